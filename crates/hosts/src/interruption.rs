@@ -19,7 +19,7 @@ impl Interruption {
         Interruption::default()
     }
 
-    /// Adds a stop request. Call this function for each signal.
+    /// Adds a stop request. Call this function once for each signal that requests a stop.
     pub fn request(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -264,9 +264,8 @@ impl State {
 }
 
 impl Holder {
-    /// Starts a process in a new network namespace. The first process also gets a new user namespace, and `owner` is
-    /// `None`. For the second and third process, `owner` is the id of the first process, and they join its user
-    /// namespace.
+    /// Starts one of the three processes in a new network namespace. The first process also gets a new user namespace,
+    /// and the other two join it. `owner` is the id of the first process, or `None` for the first process itself.
     fn start(host: Host, owner: Option<i32>) -> Result<Holder, LabError> {
         let mut command;
         match owner {

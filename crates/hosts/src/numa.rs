@@ -65,7 +65,7 @@ impl Numa {
         Numa { nodes: self.nodes.iter().filter_map(of).collect() }
     }
 
-    /// Returns the sums of the hits and of the misses over all nodes.
+    /// Returns the total number of hits and the total number of misses over all nodes.
     pub fn sum(&self) -> (u64, u64) {
         self.nodes.iter().fold((0, 0), |(hit, miss), node| (hit + node.hit, miss + node.miss))
     }

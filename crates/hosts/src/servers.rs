@@ -112,7 +112,7 @@ impl Dut {
 }
 
 impl Auth {
-    /// Returns the names of large files in the AuthDNS server's folder.
+    /// Returns the names of large files in the AuthDNS server's folder. [`Dut::bulk`] does the same for a DUT.
     pub fn bulk(self) -> &'static [&'static str] {
         if self.is_ours() { &[] } else { &[ZONE_FILE] }
     }
@@ -135,7 +135,7 @@ kinds! {
         Mtd64Ng => mtd64_ng::DRIVER,
         /// dns64d.
         Dns64d => dns64d::DRIVER,
-        /// Any server that the plan's commands start.
+        /// Any server that is started by commands in the plan.
         Custom => custom::DRIVER,
     }
 }

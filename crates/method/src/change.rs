@@ -29,8 +29,8 @@ use crate::search::Found;
 use resamples::Medians;
 
 /// Minimum number of searches per server. With three searches per server, the results of two equally fast servers do
-/// not overlap in 2 of the 20 possible orders. Fewer than four searches can therefore show no difference at a level of
-/// 5 %.
+/// not overlap in 2 of the 20 possible orders. Fewer than four searches per server are therefore not sufficient at a
+/// significance level of 5 %.
 pub const LEAST_SEARCHES: usize = 4;
 /// Maximum number of searches per server that the advice suggests.
 pub(crate) const MOST_SEARCHES: usize = 1_000;
@@ -115,15 +115,17 @@ pub enum ChangeOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WouldDecide {
-    /// This number of further searches per server, if their results vary as much as those of the existing searches.
+    /// The comparison would be decided after this number of further searches per server, if their results vary as much
+    /// as those of the existing searches.
     Searches(usize),
-    /// More than this number of searches per server, because the difference between the servers is close to the limit.
+    /// More than this number of searches per server would be necessary, because the difference between the servers is
+    /// close to the limit.
     MoreSearchesThan(usize),
-    /// A finer resolution, because further searches cannot narrow the gap between passed and failed rates, and the
-    /// limit lies in this gap.
+    /// A finer resolution would be necessary. Further searches cannot narrow the gap between passed and failed rates,
+    /// and the limit lies in this gap.
     Resolution,
-    /// Searches that find both a passed and a failed rate. The existing searches prove only a lower bound or only an
-    /// upper bound.
+    /// The servers would need searches that find both a passed and a failed rate. The existing searches prove only a
+    /// lower bound or only an upper bound.
     Bounds,
 }
 
@@ -134,7 +136,8 @@ pub struct Change {
     pub baseline_searches: usize,
     /// Number of the candidate's searches that give information about the server.
     pub searches: usize,
-    /// Median of the candidate's passed rates divided by that of the baseline; absent if either median is absent.
+    /// Median of the candidate's passed rates, divided by the median of the baseline's passed rates; absent if either
+    /// median is absent.
     pub ratio: Option<f64>,
     /// The 95 % interval of the ratio of the medians. The interval has no bounds if either server has fewer than
     /// [`LEAST_SEARCHES`] searches.
@@ -229,7 +232,7 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
     WouldDecide::Searches(enough)
 }
 
-/// Returns the tail probability to use for the bootstrap interval of `n` values, so that it is a 95 % interval.
+/// Returns the tail probability that makes the bootstrap interval of `n` values a 95 % interval.
 fn tail(n: usize) -> f64 {
     let n = n.max(2) as f64;
     normal_below(-((n / (n - 1.0)).sqrt() * student(n - 1.0)))

@@ -31,11 +31,11 @@ pub struct UpstreamQueries {
     pub other: u64,
     /// AAAA queries for names that had an AAAA record.
     pub aaaa_present: u64,
-    /// AAAA queries for a name that was already queried for AAAA within the trial's timeout before.
+    /// AAAA queries that repeat an AAAA query for the same name within the trial's timeout.
     pub aaaa_retries: u64,
-    /// Queries of type A for a name that was already queried for A within the trial's timeout before.
+    /// Queries of type A that repeat a query for the same name and type within the trial's timeout.
     pub a_retries: u64,
-    /// AAAA queries for a name that was already queried for AAAA at any earlier time, including retries.
+    /// AAAA queries that repeat any earlier AAAA query for the same name, including retries.
     #[serde(default)]
     pub aaaa_repeats: u64,
 }
@@ -81,14 +81,14 @@ pub struct Real {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Deviation {
-    /// The share of names with an AAAA record (α).
+    /// The share of names with an AAAA record (α) differs.
     AaaaShare {
         /// Requested share, as a fraction.
         wanted: f64,
         /// Observed share, as a fraction.
         real: f64,
     },
-    /// Cache hit rate (β).
+    /// The cache hit rate (β) differs.
     CachedShare {
         /// Requested cache hit rate, as a fraction.
         wanted: f64,

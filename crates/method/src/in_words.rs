@@ -1,9 +1,9 @@
 //! Serialization of a list inside a JSON object, both as data and as text. The text is for human readers. Programs read
 //! back only the data, and make no decisions based on the text.
 
-/// Defines a module for `#[serde(flatten, with = "…")]` on a `Vec` of a type with `Display`. For example,
-/// `in_words!(Reason: "reasons", "causes")` writes the text of each reason into `reasons`, and the data of each reason
-/// into `causes`.
+/// Defines a module that serializes a list both as text and as data, for use in `#[serde(flatten, with = "…")]`. The
+/// items of the list must implement `Display`. For example, `in_words!(Reason: "reasons", "causes")` writes the text of
+/// each reason into `reasons`, and the data of each reason into `causes`.
 macro_rules! in_words {
     ($item:ident: $words:tt, $data:tt) => {
         #[doc = concat!("Serializes a list inside another object: `", $words, "` is the text for readers, `", $data, "` the data, which \

@@ -33,7 +33,7 @@ use units::{Nanos, Qps};
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Length {
-    /// A short trial. It can only prove that a rate fails, but not that a rate passes.
+    /// A short trial. It can prove that the DUT fails at a rate, but it cannot prove that the DUT passes.
     Probe,
     /// A trial of the full duration given by the plan.
     Full,
@@ -130,8 +130,8 @@ impl NarrowedSearch {
         if self.state == State::Done { self.found } else { None }
     }
 
-    /// Handles the end of the binary search. If the failed rate above the result was only probed, a full trial must
-    /// confirm it. Otherwise the whole search is over.
+    /// Handles the end of the binary search. If only a probe was run at the failed rate above the result, a full trial
+    /// must confirm the failure. Otherwise the whole search is over.
     fn settle(&mut self) {
         let Some(found) = self.search.result() else { return };
         self.found = Some(found);

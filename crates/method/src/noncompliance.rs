@@ -77,18 +77,18 @@ pub enum Noncompliance {
     },
     /// The limit for the 99.9th percentile of lateness is higher than the default. RFC 8219 gives no limit.
     LooseLateness {
-        /// Limit for lateness that was used.
+        /// Limit that was used for the lateness.
         limit: Nanos,
-        /// Default limit for lateness.
+        /// Default limit for the lateness.
         usual: Nanos,
     },
     /// AuthDNS's processing time and the queries dropped at AuthDNS were not checked.
     AuthNotSeen,
     /// The limit for AuthDNS's processing time is higher than the default.
     LooseAuth {
-        /// Limit for the processing time that was used.
+        /// Limit that was used for AuthDNS's processing time.
         limit: Nanos,
-        /// Default limit for the processing time.
+        /// Default limit for AuthDNS's processing time.
         usual: Nanos,
     },
     /// There are fewer searches at each measurement point than RFC 8219 requires.

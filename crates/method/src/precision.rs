@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A rate at which a trial was run is exact. Derived values are rounded by functions of this module, so that every
-//! output shows the same value: the median of two rates by [`median`], the lower end of an interval by [`lower_end`],
-//! ratios by [`Ratio::rounded`], and the CPRDP by [`four_digits`].
+//! output shows the same value. [`median`] rounds the median of two rates, [`lower_end`] a lower end divided by
+//! [`overstatement`], [`Ratio::rounded`] ratios, and [`four_digits`] the CPRDP.
 
 use serde::{Deserialize, Serialize};
 
@@ -137,7 +137,8 @@ pub struct Figures {
     pub min: Option<f64>,
     /// Largest of the highest passed rates of the searches; absent if no search found a passing rate.
     pub max: Option<f64>,
-    /// (max − min) ÷ median · 100 %, to two decimals; absent if n < 2 or one of the values is absent.
+    /// Dispersion of the highest passed rates: (max − min) ÷ median · 100 %, to two decimals. Absent if n < 2 or if one
+    /// of these values is absent.
     pub dispersion_pct: Option<f64>,
     /// Interval that contains the DUT's maximum rate.
     pub interval: Interval,

@@ -23,26 +23,26 @@ use units::{CpuId, Nanos, Share, counted, grouped};
 pub enum HostLoss {
     /// The Measurer's socket buffers were full.
     Sockets {
-        /// Dropped packets.
+        /// Number of dropped packets.
         packets: u64,
     },
     /// The Measurer's AF_XDP rings were full.
     Rings {
-        /// Dropped packets.
+        /// Number of dropped packets.
         packets: u64,
         /// The interface's name.
         interface: String,
     },
     /// An interface dropped incoming packets.
     InterfaceReceive {
-        /// Dropped packets.
+        /// Number of dropped packets.
         packets: u64,
         /// The interface's name.
         interface: String,
     },
     /// An interface dropped outgoing packets.
     InterfaceSend {
-        /// Dropped packets.
+        /// Number of dropped packets.
         packets: u64,
         /// The interface's name.
         interface: String,
@@ -59,7 +59,7 @@ pub enum HostLoss {
     },
     /// Packets waited in a queueing discipline for longer than the limit.
     Waited {
-        /// Packets that waited longer than the limit.
+        /// Number of packets that waited longer than the limit.
         packets: u64,
         /// Longest waiting time found in samples of the queue.
         longest: Nanos,
@@ -73,7 +73,7 @@ pub enum HostLoss {
     /// The link-layer address of the next hop was unknown. Packets for this address waited in a short queue, and the
     /// kernel dropped packets when the queue was full.
     Neighbour {
-        /// Dropped packets; `None` if the kernel's counter is not visible.
+        /// Number of dropped packets; `None` if the kernel's counter is not visible.
         packets: Option<u64>,
         /// Address of the next hop.
         address: IpAddr,
@@ -100,7 +100,7 @@ impl fmt::Display for ZoneFacts {
     }
 }
 
-/// CPU time that neither the DUT nor the tester used, in per cent of the total time of the DUT's CPUs in a trial.
+/// CPU time used by anything except the DUT and the tester, in per cent of the total time of the DUT's CPUs in a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct OtherUse {
     /// CPU time used by other programs; absent if the host does not show all of its processes.
@@ -163,7 +163,7 @@ pub enum Reason {
     },
     /// More or fewer queries were sent than planned (`PacingLimits::total_pct`).
     TotalOff {
-        /// Queries sent.
+        /// Number of queries sent.
         sent: u64,
         /// Number of planned queries.
         planned: u64,
@@ -207,7 +207,7 @@ pub enum Reason {
     HostLoss(HostLoss),
     /// The numbers of outcomes do not add up to the number of queries sent. This is a defect of the tester.
     Unbalanced {
-        /// Queries sent.
+        /// Number of queries sent.
         sent: u64,
     },
     /// The tester's interface received datagrams that did not reach the tester's sockets. If these datagrams were valid
@@ -215,7 +215,7 @@ pub enum Reason {
     Missed {
         /// Datagrams that did not reach a socket of the tester.
         datagrams: u64,
-        /// Queries counted as lost.
+        /// Number of queries that count as lost.
         lost: u64,
     },
     /// The trial could not begin, because the DUT did not resolve all names that should have been in its cache.
@@ -327,7 +327,7 @@ pub enum Reason {
     },
     /// One of several testers had not finished long after the trial, so its observations are missing.
     NotEnded {
-        /// Time waited after the last possible reply.
+        /// Waiting time after the last possible reply.
         waited: Nanos,
     },
     /// The clock of one of several testers differed too much from the other clocks, or the difference is unknown.
@@ -360,7 +360,7 @@ pub enum Reason {
     },
     /// Too few queries got a valid reply. This is the only reason that is a failure of the DUT.
     TooFewValid {
-        /// Queries sent.
+        /// Number of queries sent.
         sent: u64,
         /// Queries with a valid reply.
         valid: u64,

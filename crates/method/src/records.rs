@@ -131,7 +131,7 @@ pub mod by_number {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// Writes the numbers as keys.
+    /// Writes the RCODE numbers as keys.
     ///
     /// # Errors
     /// Returns any error from the serializer.
@@ -142,7 +142,7 @@ pub mod by_number {
         map.serialize(serializer)
     }
 
-    /// Reads the numbers from the keys.
+    /// Reads the RCODE numbers from the keys.
     ///
     /// # Errors
     /// Returns an error if a key is not a number up to 255.

@@ -4,7 +4,7 @@
 use units::{Nanos, Qps, QueryIndex};
 
 /// The schedule of a trial. The send time of a query is relative to the trial's start and is computed from the query's
-/// index alone. No rounded interval is ever added repeatedly, so no error accumulates.
+/// index alone. Rounding errors therefore do not accumulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     rate: Qps,
@@ -102,7 +102,7 @@ impl Part {
         Nanos(self.schedule.interval().0 * self.of)
     }
 
-    /// Returns the index in the whole schedule of query `k` of this part.
+    /// Returns the index that query `k` of this part has in the whole schedule.
     #[inline]
     pub fn index(&self, k: u64) -> QueryIndex {
         QueryIndex(k * self.of + self.number)

@@ -210,7 +210,7 @@ fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall>
         .map(|(_, shortfall)| *shortfall)
 }
 
-/// Several valid trials at one rate. An invalid trial is repeated up to a limit.
+/// Several valid trials at one rate. An invalid trial is repeated up to a limited number of times.
 #[derive(Clone, Copy, Debug)]
 pub struct Repeats {
     rate: Qps,

@@ -19,7 +19,7 @@ pub struct Summary {
     pub min: f64,
     /// The largest result, in the unit of the results.
     pub max: f64,
-    /// (max − min) / median · 100 %; absent if the median is 0.
+    /// Dispersion of the results: (max − min) / median · 100 %; absent if the median is 0.
     pub dispersion_pct: Option<f64>,
 }
 
@@ -27,7 +27,7 @@ impl Summary {
     /// Computes the summary of `values`, which may be in any order. Returns `None` if there are no values.
     ///
     /// # Panics
-    /// Panics if a value is NaN. This cannot happen, because results are counts.
+    /// Panics if a value is NaN. Results are counts and therefore never NaN.
     pub fn of(values: &[f64]) -> Option<Summary> {
         let mut sorted = values.to_vec();
         sorted.sort_by(|a, b| a.partial_cmp(b).expect("results are counts, never NaN"));

@@ -45,7 +45,7 @@ impl Acceptance {
 pub struct Evidence<'a> {
     /// Number of planned queries.
     pub planned: u64,
-    /// Outcomes of the queries.
+    /// Number of queries with each outcome.
     pub counts: &'a Counts,
     /// Result of the check that the queries were sent on schedule.
     pub pacing: &'a Pacing,

@@ -50,8 +50,8 @@ impl Tree {
         )
     }
 
-    /// Returns a POSIX shell script that prints the files that match the shell patterns `files`. The output of this
-    /// script is the input of [`Tree::printed`].
+    /// Returns a script like that of [`Tree::script`], but for the files that match the shell patterns `files`. The
+    /// output of this script is the input of [`Tree::printed`].
     pub(crate) fn script_for(files: &str) -> String {
         format!(
             "for f in {files}; do [ -r \"$f\" ] && echo \"{MARK}$f\" && cat \"$f\" 2>/dev/null; done; :"

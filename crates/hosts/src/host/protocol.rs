@@ -48,7 +48,7 @@ pub(crate) enum Request {
         words: Vec<String>,
         /// CPUs on which the command may run. If the list is empty, the command may run on any CPU.
         cpus: Vec<usize>,
-        /// File for the command's standard error. It also receives standard output if `output` is `None`.
+        /// File for the command's standard error. It also receives standard output if no separate file is given for it.
         log: PathBuf,
         /// File for the command's standard output. If it is `None`, standard output goes to `log`.
         output: Option<PathBuf>,
@@ -105,7 +105,8 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Returns the longest time that the host may need for this request to wait for a process or to run a command.
+    /// Returns the maximum duration of the wait or of the command that this request causes on the host; 0 if it causes
+    /// neither.
     pub(crate) fn waits(&self) -> Duration {
         match self {
             Request::Poll { wait, .. } => *wait,

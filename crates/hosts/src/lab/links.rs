@@ -19,7 +19,7 @@ pub enum Host {
 impl Host {
     pub(crate) const ALL: [Host; 3] = [Host::Tester, Host::Dut, Host::Auth];
 
-    /// Returns the name of the host on the command line.
+    /// Returns the name by which the command line refers to the host.
     pub fn as_str(self) -> &'static str {
         match self {
             Host::Tester => "tester",

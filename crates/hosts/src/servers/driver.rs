@@ -144,7 +144,7 @@ pub enum Version {
     Argument(&'static str),
     /// A script that `sh` runs. The script's first argument (`$1`) is the program.
     Script(&'static str),
-    /// The command `version` of the plan is run, if there is one.
+    /// If the plan contains the command `version`, this command is run.
     OfThePlan,
 }
 

@@ -1,9 +1,8 @@
-//! mtd64-ng (D. Bakai), a server with a thread pool. It listens on all addresses, runs in the
-//! background, queries only over IPv4, and reads only `/etc/mtd64-ng.conf`. The server is therefore
-//! started in two new namespaces, which require root. In the mount namespace, this configuration
-//! file is replaced. With the PID namespace, the server ends when the first process of the
-//! namespace ends. The operator's configuration lines are added to the end of the configuration
-//! file.
+//! mtd64-ng (D. Bakai), a server with a thread pool. It listens on all addresses, runs in the background, queries only
+//! over IPv4, and reads only `/etc/mtd64-ng.conf`. The server is therefore started in two new namespaces, which require
+//! root. In the mount namespace, this configuration file is replaced. Because of the PID namespace, the server ends
+//! when the first process of the namespace ends. The operator's configuration lines are added to the end of the
+//! configuration file.
 
 use crate::servers::driver::{
     Driver, Program, Ready, Setting, ThreadOption, Translate, Version, words,

@@ -62,21 +62,21 @@ impl Ratios<'_> {
         .sum()
     }
 
-    /// Returns the largest ratio for which at most the fraction `tail` of all ratios is below it. Returns 0 if the
-    /// ratios equal to 0 already exceed this fraction, and `None` if there is no bound.
+    /// Returns the largest ratio for which the probability of a smaller ratio is at most `tail`. Returns 0 if the ratio
+    /// is 0 with a probability above `tail`. Returns `None` if there is no bound.
     pub(super) fn below(&self, tail: f64) -> Option<f64> {
         self.first_beyond(tail)
     }
 
-    /// Returns the smallest ratio for which at most the fraction `tail` of all ratios is above it, or `None` if there
-    /// is no bound.
+    /// Returns the smallest ratio for which the probability of a larger ratio is at most `tail`, or `None` if there is
+    /// no bound.
     pub(super) fn above(&self, tail: f64) -> Option<f64> {
         // Allow for the rounding error of a sum of many probabilities.
         self.first_beyond(1.0 - tail - 1e-12)
     }
 
-    /// Returns the smallest ratio for which more than the fraction `share` of all ratios is equal or smaller, or `None`
-    /// if there is no bound.
+    /// Returns the smallest ratio for which the probability of an equal or smaller ratio is above `share`, or `None` if
+    /// there is no bound.
     fn first_beyond(&self, share: f64) -> Option<f64> {
         let (mut low, mut high) = (0.0, 1.0);
         if self.up_to(low) > share {

@@ -13,8 +13,8 @@
 //!    └─ both, but too far apart: their geometric mean
 //! ```
 //!
-//! After the first trial at a load, further trials follow at the same load, until the load is classified for the current
-//! target. Every trial counts for all goals.
+//! After the first trial at a load, further trials follow at the same load, until the load is classified for the
+//! current target. Every trial counts for all goals.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ pub struct GoalResult {
     pub relevant_upper_bound: Option<Qps>,
     /// Valid replies per second at the lower bound.
     pub conditional_throughput: Option<f64>,
-    /// Lowest rate that the tester could not measure; absent unless such a rate ended the search.
+    /// Lowest rate that the tester could not measure, if such a rate ended the search; otherwise absent.
     pub unmeasurable: Option<Qps>,
 }
 
@@ -259,8 +259,8 @@ impl MlrSearch {
         }
     }
 
-    /// Returns the bounds for the previous target of a goal. They suggest the first loads to try for the current
-    /// target.
+    /// Returns the bounds for the previous target of a goal. These bounds suggest the first loads to try for the
+    /// current target.
     fn hints(&self, goal: usize, stage: usize) -> Bounds {
         stage.checked_sub(1).map_or((None, None), |before| self.bounds(&self.goals[goal][before]))
     }

@@ -11,14 +11,14 @@ use super::goal::Goal;
 pub struct Trial {
     /// Planned sending time.
     pub duration: Nanos,
-    /// Queries without a valid reply.
+    /// Number of queries without a valid reply.
     pub missing: u64,
-    /// Queries sent.
+    /// Number of queries sent.
     pub of: u64,
 }
 
 impl Trial {
-    /// Reduces a trial with the given sending time and counts to this data.
+    /// Creates a trial from its sending time and its counts.
     pub fn of(duration: Nanos, counts: &Counts) -> Trial {
         Trial { duration, missing: counts.sent.saturating_sub(counts.valid), of: counts.sent }
     }
