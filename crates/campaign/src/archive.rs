@@ -57,7 +57,7 @@ impl Archive {
     /// not exist.
     ///
     /// # Errors
-    /// If the folder exists, or cannot be written.
+    /// Returns an error if the folder exists, or cannot be written.
     pub fn create(
         folder: &Path,
         plan: &Plan,
@@ -94,8 +94,8 @@ impl Archive {
     /// journal.
     ///
     /// # Errors
-    /// If `folder` is not a run folder, is in use, or has a `plan.toml` that differs from the plan
-    /// in its journal.
+    /// Returns an error if `folder` is not a run folder, is in use, or has a `plan.toml` that differs from the plan in
+    /// its journal.
     pub fn open(folder: &Path) -> Result<(Archive, Plan, Vec<Entry>), ArchiveError> {
         let folder = &as_operand(folder);
         let path = journal_of(folder)?;
@@ -116,7 +116,7 @@ impl Archive {
     /// Appends an entry to the journal.
     ///
     /// # Errors
-    /// If the entry could not be written.
+    /// Returns an error if the entry could not be written.
     pub fn append(&mut self, entry: &Entry) -> Result<(), ArchiveError> {
         Ok(self.journal.append(entry)?)
     }
@@ -124,7 +124,7 @@ impl Archive {
     /// Creates a new folder for a server's files, and returns its path relative to the run folder.
     ///
     /// # Errors
-    /// If the folder cannot be created.
+    /// Returns an error if the folder cannot be created.
     pub(crate) fn server_folder(&self, name: &str) -> Result<PathBuf, ArchiveError> {
         let word: String =
             name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -144,7 +144,7 @@ impl Archive {
     /// folder. Removes files that a killed trial left in the folder `records`.
     ///
     /// # Errors
-    /// If the folder cannot be created.
+    /// Returns an error if the folder cannot be created.
     pub(crate) fn records_file(
         &self,
         number: usize,
@@ -175,7 +175,7 @@ impl Archive {
     /// Returns the name of this run's folder on other hosts. The name is unique to this run.
     ///
     /// # Errors
-    /// If the id of this run cannot be read.
+    /// Returns an error if the id of this run cannot be read.
     pub(crate) fn far_name(&self) -> Result<String, ArchiveError> {
         let path = self.folder.join("id");
         let id = fs::read_to_string(&path).map_err(io_error("read", &path))?;
@@ -194,7 +194,7 @@ impl Archive {
 /// journal, or `plan.toml` if the journal is empty.
 ///
 /// # Errors
-/// If `folder` is not a run folder, or one of its files cannot be read.
+/// Returns an error if `folder` is not a run folder, or one of its files cannot be read.
 pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveError> {
     let entries = Lines::read(&journal_of(folder)?)?;
     let plan = if entries.is_empty() {
@@ -217,7 +217,7 @@ struct VersionedEnvironment<'a> {
 /// Returns the facts about the machine on which a run was started.
 ///
 /// # Errors
-/// If `environment.json` cannot be read.
+/// Returns an error if `environment.json` cannot be read.
 pub(crate) fn machine_of(folder: &Path) -> Result<Environment, ArchiveError> {
     let path = folder.join("environment.json");
     let text = fs::read_to_string(&path).map_err(io_error("read", &path))?;

@@ -104,7 +104,7 @@ impl Lines {
     /// Creates a file, which must not exist yet.
     ///
     /// # Errors
-    /// If the file exists, cannot be written, or is in use.
+    /// Returns an error if the file exists, cannot be written, or is in use.
     pub fn create(path: &Path) -> Result<Lines, JournalError> {
         let file = OpenOptions::new()
             .append(true)
@@ -127,7 +127,7 @@ impl Lines {
     /// a killed process may have left.
     ///
     /// # Errors
-    /// If the file cannot be opened for reading and writing, is in use, or contains invalid lines.
+    /// Returns an error if the file cannot be opened for reading and writing, is in use, or contains invalid lines.
     pub fn open<T: JournalLine>(path: &Path) -> Result<(Lines, Vec<T>), JournalError> {
         let file = OpenOptions::new()
             .read(true)
@@ -151,7 +151,7 @@ impl Lines {
     /// Reads the entries of a file that another process may be writing.
     ///
     /// # Errors
-    /// If the file cannot be read, or contains invalid lines.
+    /// Returns an error if the file cannot be read, or contains invalid lines.
     pub fn read<T: JournalLine>(path: &Path) -> Result<Vec<T>, JournalError> {
         let bytes = std::fs::read(path).map_err(io_error("read", path))?;
         Ok(parse(&bytes, path)?.0)
@@ -160,8 +160,8 @@ impl Lines {
     /// Appends a line and waits until it is on disk.
     ///
     /// # Errors
-    /// If the line could not be written, for example because the disk is full. A partly written
-    /// line is removed.
+    /// Returns an error if the line could not be written, for example because the disk is full. A partly written line
+    /// is removed.
     pub fn append(&mut self, entry: &impl Serialize) -> Result<(), JournalError> {
         let mut line = serde_json::to_vec(entry)
             .map_err(io::Error::other)
@@ -211,7 +211,7 @@ impl Journal {
     /// Creates a journal. Its file must not exist yet.
     ///
     /// # Errors
-    /// If the file exists, or cannot be written.
+    /// Returns an error if the file exists, or cannot be written.
     pub fn create(path: &Path, plan: &SearchPlan) -> Result<Journal, JournalError> {
         let mut journal = Journal(Lines::create(path)?);
         journal.append(&SearchEntry::Plan(Box::new(plan.clone())))?;
@@ -222,7 +222,7 @@ impl Journal {
     /// of the other lines.
     ///
     /// # Errors
-    /// If the file cannot be opened for reading and writing, is in use, or is not a journal of a
+    /// Returns an error if the file cannot be opened for reading and writing, is in use, or is not a journal of a
     /// search.
     pub fn open(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
         let (lines, mut entries) = Lines::open::<SearchEntry>(path)?;

@@ -14,7 +14,7 @@ impl Plan {
     /// Reads a plan from the file `path`, or returns the built-in plan with this name.
     ///
     /// # Errors
-    /// If there is no such plan, or if it is invalid or contradicts itself.
+    /// Returns an error if there is no such plan, or if it is invalid or contradicts itself.
     pub fn load(path: &Path) -> Result<Plan, PlanError> {
         let ready = READY.iter().find(|(name, _)| path.as_os_str() == *name && !path.exists());
         match ready {

@@ -78,9 +78,9 @@ pub trait Watcher {
 /// campaign.
 ///
 /// # Errors
-/// If the run folder, the hosts or AuthDNS cannot be used, if no DUT starts, if the self-test
-/// fails, or if the user interrupts the campaign. If some DUTs start and others do not, the failed
-/// starts are recorded as results and are not an error.
+/// Returns an error if the run folder, the hosts or AuthDNS cannot be used, if no DUT starts, if the self-test fails,
+/// or if the user interrupts the campaign. If some DUTs start and others do not, the failed starts are recorded as
+/// results and are not an error.
 pub fn run(
     plan: &Plan,
     archive: Archive,

@@ -206,7 +206,7 @@ pub trait Runner {
     /// Executes one trial.
     ///
     /// # Errors
-    /// If the trial cannot be executed.
+    /// Returns an error if the trial cannot be executed.
     fn trial(
         &mut self,
         plan: &TrialPlan,
@@ -215,7 +215,8 @@ pub trait Runner {
     /// Examines the first trial of the set, which may be a trial from the journal.
     ///
     /// # Errors
-    /// If the trial shows that the server is misconfigured. The set of searches then ends.
+    /// Returns an error if the trial shows that the server is misconfigured. The set of searches
+    /// then ends.
     fn first(&mut self, _plan: &TrialPlan, _trial: &TrialResult) -> Result<(), TrialError> {
         Ok(())
     }
@@ -229,7 +230,8 @@ pub trait Runner {
 /// new set.
 ///
 /// # Errors
-/// If a trial cannot be executed, the journal cannot be written, or the names are used up.
+/// Returns an error if a trial cannot be executed, the journal cannot be written, or the names are
+/// used up.
 pub fn run(
     plan: &SearchPlan,
     journal: &mut Journal,
@@ -309,7 +311,7 @@ pub fn run(
 /// contains the journal's entries.
 ///
 /// # Errors
-/// If the goals are invalid.
+/// Returns an error if the goals are invalid.
 pub fn interrupted(
     plan: &SearchPlan,
     done: Vec<SearchEntry>,

@@ -60,7 +60,7 @@ pub fn of(point: &Point) -> &'static dyn Measure {
 /// Checks the plan keys of all kinds of measurement.
 ///
 /// # Errors
-/// If a key has an invalid value. The message names the first such key.
+/// Returns an error if a key has an invalid value. The message names the first such key.
 pub(crate) fn check(plan: &Plan) -> Result<(), String> {
     duts::check(plan)?;
     ALL.iter().try_for_each(|measure| measure.check(plan))

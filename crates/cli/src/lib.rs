@@ -93,7 +93,7 @@ fn escape_hidden(command: &Command) -> Command {
 /// subcommand, without the program's name.
 ///
 /// # Errors
-/// If a file cannot be written.
+/// Returns an error if a file cannot be written.
 pub fn write_manual(
     command: Command,
     folder: &Path,

@@ -38,7 +38,7 @@ impl<'a> Writer<'a> {
     /// [`Column`].
     ///
     /// # Errors
-    /// If the schema has a syntax error, or the file cannot be written.
+    /// Returns an error if the schema has a syntax error, or the file cannot be written.
     pub fn new(file: &'a File, schema: &str) -> io::Result<Writer<'a>> {
         let schema = parse_message_type(schema).map_err(io::Error::other)?;
         let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
@@ -52,11 +52,11 @@ impl<'a> Writer<'a> {
     /// number of values.
     ///
     /// # Errors
-    /// If the file cannot be written, or the number of values in a column differs from that in the
-    /// first column.
+    /// Returns an error if the file cannot be written, or the number of values in a column differs
+    /// from that in the first column.
     ///
     /// # Panics
-    /// If the type of a column differs from its type in the schema.
+    /// Panics if the type of a column differs from its type in the schema.
     pub fn write_row_group(&mut self, column: &dyn Fn(usize) -> Column) -> io::Result<()> {
         self.try_write(column).map_err(io::Error::other)
     }
@@ -84,7 +84,7 @@ impl<'a> Writer<'a> {
     /// Completes the file.
     ///
     /// # Errors
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn close(self) -> io::Result<()> {
         self.0.close().map(drop).map_err(io::Error::other)
     }

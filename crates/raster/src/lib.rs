@@ -18,7 +18,8 @@ pub use svg::PaintError;
 /// Renders an SVG as PNG, with `scale` pixels for each unit of the SVG.
 ///
 /// # Errors
-/// If the text is not SVG, or if the picture is empty, is too large, or cannot be encoded.
+/// Returns an error if the text is not SVG, or if the picture is empty, is too large, or cannot be
+/// encoded.
 pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, PaintError> {
     draw(svg, scale)?.encode_png().map_err(|error| PaintError::Encoding(error.to_string()))
 }

@@ -21,7 +21,7 @@ const LEVEL: u8 = 6;
 /// Converts an SVG to a PDF of one page. One unit of the SVG becomes one point.
 ///
 /// # Errors
-/// If the text is not SVG, or uses gradients, patterns, pictures, clip paths, masks or filters.
+/// Returns an error if the text is not SVG, or uses gradients, patterns, pictures, clip paths, masks or filters.
 pub fn pdf(svg: &str) -> Result<Vec<u8>, PaintError> {
     let tree = Tree::from_str(svg, &OPTIONS)?;
     let size = tree.size();

@@ -12,7 +12,8 @@ use crate::record::{Entry, VERSION};
 /// Returns the path of a run folder's journal.
 ///
 /// # Errors
-/// If the folder contains no journal, or a journal with a different format version.
+/// Returns an error if the folder contains no journal, or a journal with a different format
+/// version.
 pub(super) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
     let path = folder.join("journal.jsonl");
     if !path.is_file() {
@@ -39,7 +40,7 @@ fn version_of(journal: &Path) -> Option<u64> {
 /// Returns the plan from a journal that has at least one line.
 ///
 /// # Errors
-/// If the first line contains no plan.
+/// Returns an error if the first line contains no plan.
 pub(super) fn plan_of(entries: &[Entry], folder: &Path) -> Result<Plan, ArchiveError> {
     match entries.first() {
         Some(Entry::Begun { plan, .. }) => Ok((**plan).clone()),
@@ -51,7 +52,7 @@ pub(super) fn plan_of(entries: &[Entry], folder: &Path) -> Result<Plan, ArchiveE
 /// in `folder`.
 ///
 /// # Errors
-/// If the plan differs, or cannot be read.
+/// Returns an error if the plan differs, or cannot be read.
 pub fn same_plan(begun: &Plan, path: &Path, folder: &Path) -> Result<(), ArchiveError> {
     let keys = plan_diff::differing_keys(begun, &Plan::load(path)?);
     if keys.is_empty() {

@@ -12,7 +12,7 @@ use units::fraction;
 /// Parses a duration with a unit, or a number of seconds.
 ///
 /// # Errors
-/// If the text is not a duration; the message gives the correct form.
+/// Returns an error if the text is not a duration; the message gives the correct form.
 pub fn time(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!(
@@ -28,7 +28,8 @@ pub fn time(text: &str) -> Result<Duration, String> {
 /// Parses a duration above zero.
 ///
 /// # Errors
-/// If the text is not a duration, or if it is zero; the message gives the correct form.
+/// Returns an error if the text is not a duration, or if it is zero; the message gives the correct
+/// form.
 pub fn nonzero_time(text: &str) -> Result<Duration, String> {
     let found = time(text)?;
     if found.is_zero() { Err("it must be above 0, such as 10ms".into()) } else { Ok(found) }
@@ -37,7 +38,7 @@ pub fn nonzero_time(text: &str) -> Result<Duration, String> {
 /// Parses a share, at least 0 and below 1, written as a fraction or in per cent.
 ///
 /// # Errors
-/// If the text is not such a share; the message gives the correct form.
+/// Returns an error if the text is not such a share; the message gives the correct form.
 pub fn share(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is not a share below 1; write for example 0.005 or 0.5%");
     fraction(text).filter(|share| (0.0..1.0).contains(share)).ok_or_else(wrong)

@@ -107,7 +107,8 @@ impl Deployment {
     /// Prepares the hosts of a plan.
     ///
     /// # Errors
-    /// If the lab cannot be created, a host cannot be reached, or there is no free port.
+    /// Returns an error if the lab cannot be created, a host cannot be reached, or there is no free
+    /// port.
     pub(super) fn make(
         plan: &Plan,
         archive: &Archive,
@@ -226,7 +227,7 @@ impl Deployment {
     /// stopped before the call.
     ///
     /// # Errors
-    /// If there is no free port.
+    /// Returns an error if there is no free port.
     pub(crate) fn change_ports(&mut self) -> Result<(), DeploymentError> {
         if self.loopback {
             let (dut, auth) = on_loopback()?;

@@ -103,8 +103,8 @@ impl GovernorGuard {
     /// frequency scaling, the governor [`FIXED`] needs no change.
     ///
     /// # Errors
-    /// If the host is unreachable, or the file with the previous governors cannot be written. The
-    /// inner result is an error if the host cannot set the governor.
+    /// Returns an error if the host is unreachable, or the file with the previous governors cannot
+    /// be written. The inner result is an error if the host cannot set the governor.
     pub(super) fn set(
         machine: &Machine,
         folder: &Path,
@@ -132,7 +132,7 @@ impl GovernorGuard {
     /// folder has no file with previous governors.
     ///
     /// # Errors
-    /// If the host is unreachable.
+    /// Returns an error if the host is unreachable.
     pub(crate) fn restore_left_over(machine: &Machine, folder: &Path) -> Result<(), HostError> {
         let note = folder.join(NOTE);
         let before = std::fs::read_to_string(&note)

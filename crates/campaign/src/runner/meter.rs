@@ -87,7 +87,7 @@ impl Meter<'_> {
     /// Creates the meter at the start of a trial. `host` is the host of the DUT.
     ///
     /// # Errors
-    /// If a host is no longer reachable.
+    /// Returns an error if a host is no longer reachable.
     pub(super) fn new<'a>(
         auth: &RunningAuth,
         dut: Option<&RunningDut>,
@@ -116,7 +116,7 @@ impl Meter<'_> {
     /// sending are ignored.
     ///
     /// # Errors
-    /// If a host is no longer reachable.
+    /// Returns an error if a host is no longer reachable.
     pub(super) fn tick(&mut self, dut: Option<&RunningDut>, task: &Task) -> Result<(), HostError> {
         let (None, Some(running)) = (&self.cpu.place, dut) else {
             return self.second(dut, task);
@@ -171,7 +171,7 @@ impl Meter<'_> {
     /// times can still be read.
     ///
     /// # Errors
-    /// If the host of AuthDNS or of a tester is no longer reachable.
+    /// Returns an error if the host of AuthDNS or of a tester is no longer reachable.
     pub(super) fn finish(
         mut self,
         auth: &RunningAuth,

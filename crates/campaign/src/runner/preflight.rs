@@ -100,7 +100,7 @@ pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
 /// each missing program or CPU.
 ///
 /// # Errors
-/// If a host is unreachable.
+/// Returns an error if a host is unreachable.
 pub(super) fn on_hosts(
     plan: &Plan,
     deployment: &Deployment,

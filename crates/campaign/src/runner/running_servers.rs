@@ -199,7 +199,7 @@ impl RunningAuth {
     /// there are fewer addresses than hosts, the last hosts are not used.
     ///
     /// # Errors
-    /// If one of the servers does not start.
+    /// Returns an error if one of the servers does not start.
     pub(super) fn start(
         deployment: &Deployment,
         plan: &Plan,
@@ -218,7 +218,7 @@ impl RunningAuth {
     /// queries.
     ///
     /// # Errors
-    /// If a host is unreachable, or a server has ended.
+    /// Returns an error if a host is unreachable, or a server has ended.
     pub(super) fn counters(&self) -> Result<Option<AuthCounters>, HostError> {
         let mut sum: Option<AuthCounters> = None;
         for server in &self.servers {
@@ -419,7 +419,7 @@ impl RunningDut {
     /// anchors. The caller waits until the DUT answers.
     ///
     /// # Errors
-    /// If the DUT's program is missing or cannot be started.
+    /// Returns an error if the DUT's program is missing or cannot be started.
     pub(super) fn start(
         deployment: &Deployment,
         plan: &Plan,
@@ -508,7 +508,7 @@ impl RunningDut {
     /// start.
     ///
     /// # Errors
-    /// If the DUT's host is unreachable.
+    /// Returns an error if the DUT's host is unreachable.
     pub(crate) fn refresh_process_ids(&self) -> Result<(), HostError> {
         if !self.cpu_pids.is_empty() {
             let (_, printed) = self.process.machine().run(&self.cpu_pids, START)?;
@@ -522,7 +522,7 @@ impl RunningDut {
     /// the command `ready` of the plan.
     ///
     /// # Errors
-    /// If the server exits first, or takes too long.
+    /// Returns an error if the server exits first, or takes too long.
     pub(super) fn wait_until<E: From<ServerError>>(
         &self,
         name: &str,
@@ -552,7 +552,7 @@ impl RunningDut {
     /// Returns how the DUT ended, or `None` if it is still running.
     ///
     /// # Errors
-    /// If the DUT's host is unreachable.
+    /// Returns an error if the DUT's host is unreachable.
     pub(super) fn ended(&self) -> Result<Option<String>, HostError> {
         let ended = self.process.ended(Duration::ZERO)?;
         // A process that only launches the server may exit with success after the launch.
@@ -562,7 +562,7 @@ impl RunningDut {
     /// Returns the CPU time that the DUT has used so far, in seconds.
     ///
     /// # Errors
-    /// If the DUT's host is unreachable.
+    /// Returns an error if the DUT's host is unreachable.
     pub(super) fn cpu(&self) -> Result<f64, HostError> {
         self.process.machine().cpu(&self.cpu_ids.borrow())
     }
@@ -591,7 +591,7 @@ impl RunningDut {
     /// moment.
     ///
     /// # Errors
-    /// If the DUT's host is unreachable.
+    /// Returns an error if the DUT's host is unreachable.
     pub(super) fn place(&self) -> Result<CpuPlacement, HostError> {
         let mut allowed = self.process.machine().threads(&self.cpu_ids.borrow())?;
         for set in &mut allowed {
@@ -685,7 +685,7 @@ fn program<T>(
 /// Returns the version of a DUT.
 ///
 /// # Errors
-/// If the server's program is missing.
+/// Returns an error if the server's program is missing.
 pub(super) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, ServerError> {
     let driver = dut.driver.driver();
     version(
@@ -699,7 +699,7 @@ pub(super) fn version_of(machine: &Machine, dut: &DutPlan) -> Result<String, Ser
 /// Returns the version of an AuthDNS.
 ///
 /// # Errors
-/// If the server's program is missing.
+/// Returns an error if the server's program is missing.
 pub(super) fn auth_version(machine: &Machine, auth: &AuthPlan) -> Result<String, ServerError> {
     let driver = auth.driver.driver();
     version(

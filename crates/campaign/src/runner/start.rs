@@ -17,8 +17,8 @@ impl<H: Hosts> Campaign<'_, H> {
     /// are measured.
     ///
     /// # Errors
-    /// If a program or a CPU is missing, AuthDNS does not start, or no DUT starts. The campaign
-    /// then ends without a trial.
+    /// Returns an error if a program or a CPU is missing, AuthDNS does not start, or no DUT starts.
+    /// The campaign then ends without a trial.
     pub(super) fn rehearse(&mut self) -> Result<(), CampaignError> {
         let points = self.plan.points();
         let open: Vec<Point> =
@@ -92,7 +92,7 @@ impl<H: Hosts> Campaign<'_, H> {
     /// does not start, both are started a second time.
     ///
     /// # Errors
-    /// If AuthDNS does not start, or the DUT does not start the second time.
+    /// Returns an error if AuthDNS does not start, or the DUT does not start the second time.
     pub(super) fn start(&mut self, step: &Step) -> Result<Testbed<H>, CampaignError> {
         let started =
             self.start_once(&step.point).or_else(|error| self.start_again(&step.point, error));

@@ -23,7 +23,7 @@ pub trait Measure: Sync {
     /// Checks the plan keys of this kind of measurement.
     ///
     /// # Errors
-    /// If a key has an invalid value. The message names the first such key.
+    /// Returns an error if a key has an invalid value. The message names the first such key.
     fn check(&self, plan: &Plan) -> Result<(), String>;
 
     /// Returns the maximum number of trials of a point, and their total duration. Repetitions of

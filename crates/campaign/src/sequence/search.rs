@@ -217,7 +217,7 @@ fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
 /// Checks the keys `min`, `max`, `resolution` and `repeat` of a table of the plan.
 ///
 /// # Errors
-/// If a key is invalid. The message names the key.
+/// Returns an error if a key is invalid. The message names the key.
 pub(super) fn check_range(
     table: &str,
     (min, max): (Qps, Qps),

@@ -69,7 +69,7 @@ impl SearchSequence {
     /// Creates searches that have no trials yet. Full trials send queries for the time `full`.
     ///
     /// # Errors
-    /// If a goal of an MLRsearch is invalid.
+    /// Returns an error if a goal of an MLRsearch is invalid.
     pub fn new(plan: SetPlan, method: &Method, full: Nanos) -> Result<SearchSequence, GoalError> {
         let Method::MlrSearch(goals) = method else { return Ok(SearchSequence::bisection(plan)) };
         let range = plan.range;

@@ -46,7 +46,7 @@ impl Inbox {
     /// Returns the sending side of an inbox, which passes its messages to `sender`.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// Returns an error if the process has no file descriptor left.
     pub(super) fn new(sender: Sender<WorkerMessage>) -> io::Result<Inbox> {
         Ok(Inbox { sender, alarm: Arc::new(Alarm::new()?), answers: AtomicUsize::new(0) })
     }

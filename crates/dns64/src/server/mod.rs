@@ -201,7 +201,7 @@ fn served(socket: &impl AsFd, address: &io::Result<SocketAddr>) -> [Option<Socke
 /// Binds the addresses in the settings, or adopts the sockets that systemd passed.
 ///
 /// # Errors
-/// If an address cannot be bound, or none is configured.
+/// Returns an error if an address cannot be bound, or none is configured.
 pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, ServerError> {
     let threads = settings.config.threads;
     let file = settings.config.query_log.file().unwrap_or(Path::new("")).to_owned();
@@ -323,7 +323,7 @@ impl BoundServer {
     /// Starts the threads. The server accepts queries when this function returns.
     ///
     /// # Errors
-    /// If the system cannot create a thread or its resources.
+    /// Returns an error if the system cannot create a thread or its resources.
     pub fn start(self) -> Result<RunningServer, ServerError> {
         let failed = |what| move |source| ServerError::Start { what, source };
         let workers = self.endpoints.len();
@@ -485,7 +485,7 @@ impl RunningServer {
     /// control socket, query log and dnstap. The file of the query log is reopened.
     ///
     /// # Errors
-    /// If the settings name an interface for router advertisements that was not configured at the
+    /// Returns an error if the settings name an interface for router advertisements that was not configured at the
     /// start. The old settings then stay in effect.
     pub fn reload(&self, settings: &Settings) -> Result<(), ServerError> {
         let mut wanted = settings.config.discovery.interfaces.iter();

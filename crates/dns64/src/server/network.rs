@@ -44,7 +44,7 @@ impl Network {
     /// rings and the worker's inbox.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// Returns an error if the process has no file descriptor left.
     pub(super) fn new(
         worker: WorkerId,
         shared: Arc<Shared>,

@@ -35,8 +35,9 @@ impl PanicBudget {
     /// Records a panic. `cost` describes the lost work.
     ///
     /// # Errors
-    /// If the thread has had too many panics. Ten panics in a burst, and then one per minute, are
-    /// allowed. If the limit is exceeded, the thread must be terminated by an uncaught panic.
+    /// Returns an error if the thread has had too many panics. Ten panics in a burst, and then one
+    /// per minute, are allowed. If the limit is exceeded, the thread must be terminated by an
+    /// uncaught panic.
     pub(super) fn record(
         &mut self,
         panic: &Panic,

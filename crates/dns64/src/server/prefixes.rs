@@ -43,7 +43,7 @@ const LONGEST_ADVERTISEMENT: usize = 1_500;
 /// per configured interface.
 ///
 /// # Errors
-/// If a socket cannot be polled.
+/// Returns an error if a socket cannot be polled.
 pub(super) fn watch(
     tasks: &Tasks,
     shared: &Arc<Shared>,

@@ -64,7 +64,7 @@ pub(super) struct Sockets {
 /// Runs the TCP thread until the server stops.
 ///
 /// # Errors
-/// If the process has no file descriptor left.
+/// Returns an error if the process has no file descriptor left.
 ///
 /// # Panics
 /// After too many panics. Each panic is counted and logged, and ends the work in progress.

@@ -84,7 +84,7 @@ impl Worker {
     /// Creates a worker. `observer` receives reports of its queries.
     ///
     /// # Errors
-    /// If the process has no file descriptor left.
+    /// Returns an error if the process has no file descriptor left.
     pub(super) fn new(
         id: WorkerId,
         shared: Arc<Shared>,

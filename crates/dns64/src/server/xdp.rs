@@ -311,7 +311,7 @@ impl Rings {
     /// Returns the number of lost datagrams since the start.
     ///
     /// # Errors
-    /// If getsockopt(2) fails. The number is then unknown.
+    /// Returns an error if getsockopt(2) fails. The number is then unknown.
     pub(super) fn drops(&self) -> io::Result<u64> {
         Ok(self.exchange.receiver.drops()? + self.exchange.receiver.unreadable())
     }
