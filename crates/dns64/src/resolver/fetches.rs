@@ -120,7 +120,7 @@ mod tests {
     use crate::name::{Key, KeyBuf};
     use crate::resolver::budget::Budget;
     use crate::resolver::fetch::State;
-    use crate::shares::Places;
+    use crate::shares::Slots;
     use crate::shares::client::ClientId;
     use units::Nanos;
 
@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn questions_are_found_by_key_until_they_are_removed() {
         let mut fetches = Fetches::default();
-        let places = Places { taken: 0, most: 1 };
-        let ticket = Budget::new().ticket(ClientId(0), &[0], places, Nanos(0));
+        let slots = Slots { taken: 0, most: 1 };
+        let ticket = Budget::new().ticket(ClientId(0), &[0], slots, Nanos(0));
         let new = |name: &str, hash: KeyHash| {
             Fetch::new(
                 key(name),

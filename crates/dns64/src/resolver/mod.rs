@@ -61,7 +61,7 @@ use crate::config::Settings;
 use crate::ids::{FetchId, WorkerId};
 use crate::metrics::{Count, Metrics, WorkerMetrics};
 use crate::name::{KeyBuf, text};
-use crate::shares::Places;
+use crate::shares::Slots;
 use crate::shares::client::ClientId;
 
 /// Maximum age of a client query for which a fetch begins. At this age, the client is about to retry. Two more fetches,
@@ -258,8 +258,8 @@ impl<O: ResolverIo> Resolver<O> {
             return Resolve::Rejected(Rejection::TooLate);
         }
         let most = self.settings.config.limits.in_flight;
-        let place = match self.budget.admit_waiter(request.client, most, request.first) {
-            Ok(place) => place,
+        let slot = match self.budget.admit_waiter(request.client, most, request.first) {
+            Ok(slot) => slot,
             Err(denial) => return Resolve::Rejected(denial),
         };
         let hash = self.fetches.hash(question.octets());
@@ -270,7 +270,7 @@ impl<O: ResolverIo> Resolver<O> {
         match found {
             Ok(id) => {
                 let answer_by = self.answer_by(question, request);
-                self.wait(id, QueuedWaiter { waiter: request.waiter, place, answer_by });
+                self.wait(id, QueuedWaiter { waiter: request.waiter, slot, answer_by });
                 Resolve::Pending
             }
             Err(asked) => asked,
@@ -311,10 +311,10 @@ impl<O: ResolverIo> Resolver<O> {
         hash: KeyHash,
         request: ResolveRequest,
     ) -> Result<FetchId, Resolve> {
-        let places = self.places();
-        let ticket = self.budget.ticket(request.client, question.name(), places, self.now);
+        let slots = self.slots();
+        let ticket = self.budget.ticket(request.client, question.name(), slots, self.now);
         if request.first {
-            self.budget.admit(ticket, places).map_err(Resolve::Rejected)?;
+            self.budget.admit(ticket, slots).map_err(Resolve::Rejected)?;
         }
         self.begin(question, hash, ticket, request.max_age)
             .map_err(|kept| Resolve::Ready(Outcome::Answered(kept)))
@@ -324,7 +324,7 @@ impl<O: ResolverIo> Resolver<O> {
     fn wait(&mut self, id: FetchId, waiting: QueuedWaiter) {
         if let Some(fetch) = self.fetches.get(id) {
             fetch.waiters.push(waiting);
-            self.budget.enter_waiter(waiting.place);
+            self.budget.enter_waiter(waiting.slot);
             if waiting.answer_by != NEVER {
                 let left = waiting.answer_by.since(self.now);
                 fetch.release_due =
@@ -376,7 +376,7 @@ impl<O: ResolverIo> Resolver<O> {
     fn release(&mut self, waiters: Waiters, outcome: Outcome) {
         self.completed.push_back(Completed { waiters, outcome });
         for waiting in self.completed.back().into_iter().flat_map(|completed| &completed.waiters) {
-            self.budget.leave_waiter(waiting.place);
+            self.budget.leave_waiter(waiting.slot);
         }
     }
 
@@ -408,10 +408,10 @@ impl<O: ResolverIo> Resolver<O> {
         client: ClientId,
         max_age: u32,
     ) -> bool {
-        let places = self.places();
-        let ticket = self.budget.ticket(client, question.name(), places, self.now);
+        let slots = self.slots();
+        let ticket = self.budget.ticket(client, question.name(), slots, self.now);
         !self.settings.upstreams.is_empty()
-            && self.budget.admit(ticket, places).is_ok()
+            && self.budget.admit(ticket, slots).is_ok()
             && self.begin(question, hash, ticket, max_age).is_ok()
     }
 
@@ -421,13 +421,13 @@ impl<O: ResolverIo> Resolver<O> {
     }
 
     /// Returns the number of fetches in flight, and their maximum number.
-    fn places(&self) -> Places {
+    fn slots(&self) -> Slots {
         let forwarding = self.settings.config.forwarding;
         // Half of the ids are reserved for retransmissions.
         let ids = usize::from(forwarding.source_ports) * MOST_IDS / 2;
         let most = self.settings.config.limits.in_flight * FETCHES_PER_JOB;
         let most = most.min(ids).min(self.budget.questions(Nanos::from(forwarding.timeout)));
-        Places { taken: self.fetches.len(), most }
+        Slots { taken: self.fetches.len(), most }
     }
 
     /// Returns the next completed fetch with its waiters, the oldest first.

@@ -6,7 +6,7 @@ use units::Nanos;
 use super::outcome::Outcome;
 use crate::ids::JobId;
 use crate::name::{Key, text};
-use crate::shares::Place;
+use crate::shares::Slot;
 use crate::shares::client::ClientId;
 
 /// A caller waiting for a fetch. Further kinds of callers, for example a validator, would each become a variant of this
@@ -23,7 +23,7 @@ pub(crate) struct QueuedWaiter {
     /// The caller that gets the result.
     pub(crate) waiter: Waiter,
     /// Budget slot of the client query.
-    pub(super) place: Place,
+    pub(super) slot: Slot,
     /// Time at which the waiter gets a stale answer if there is no other answer yet, or [`NEVER`]
     /// if the waiter waits until the fetch completes.
     pub(super) answer_by: Nanos,

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::client::{ClientId, LEVELS, NetworkId};
-use super::{Places, Weight};
+use super::{Slots, Weight};
 
 /// Number of slots that each network holds.
 #[derive(Default)]
 pub(crate) struct Counts {
     /// This map uses a keyed hasher, because clients can choose the keys and must not be able to
     /// predict the hashes.
-    held: HashMap<Key, Held>,
+    held: HashMap<Key, SlotCount>,
 }
 
 /// Key of a count: a kind of slot, and a network. Level 0 is the network of all clients.
@@ -25,8 +25,8 @@ struct Key {
 
 /// Number of slots that a network holds, and number of networks inside it that hold slots.
 #[derive(Clone, Copy, Default)]
-struct Held {
-    places: u32,
+struct SlotCount {
+    slots: u32,
     /// Number of networks directly inside this network that hold slots.
     networks: u32,
 }
@@ -41,31 +41,31 @@ fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
 }
 
 impl Counts {
-    /// True if a client may take one more slot. `places` gives the number of slots in use and the maximum. Slots of
+    /// True if a client may take one more slot. `slots` gives the number of slots in use and the maximum. Slots of
     /// different kinds (`kind`) are counted separately.
-    pub(crate) fn admit(&self, kind: u64, client: ClientId, places: Places) -> bool {
+    pub(crate) fn admit(&self, kind: u64, client: ClientId, slots: Slots) -> bool {
         let [all, networks @ ..] =
             keys(kind, client).map(|key| self.held.get(&key).copied().unwrap_or_default());
         let (mut weight, mut around) = (Weight::FULL, all);
         for (level, own) in networks.into_iter().enumerate() {
             let [held, all, beside] =
-                [own.places, around.places, around.networks].map(|count| count as usize);
+                [own.slots, around.slots, around.networks].map(|count| count as usize);
             weight = weight.and(level, held, all, beside);
             if held == 0 {
                 break;
             }
             around = own;
         }
-        let mut room = places.room();
-        for held in networks.map(|own| own.places as usize) {
-            if !room.admits(held, weight) {
+        let mut headroom = slots.headroom();
+        for held in networks.map(|own| own.slots as usize) {
+            if !headroom.admits(held, weight) {
                 return false;
             }
             if held == 0 {
                 // Networks inside this one hold no slots either.
                 break;
             }
-            room = room.inside(held, weight);
+            headroom = headroom.inside(held, weight);
         }
         true
     }
@@ -75,8 +75,8 @@ impl Counts {
         let mut around = None;
         for key in keys(kind, client) {
             let held = self.held.entry(key).or_default();
-            held.places += 1;
-            if held.places == 1 {
+            held.slots += 1;
+            if held.slots == 1 {
                 self.change_networks(around, 1);
             }
             around = Some(key);
@@ -88,8 +88,8 @@ impl Counts {
         let mut around = None;
         for key in keys(kind, client) {
             let Entry::Occupied(mut held) = self.held.entry(key) else { return };
-            held.get_mut().places -= 1;
-            if held.get().places == 0 {
+            held.get_mut().slots -= 1;
+            if held.get().slots == 0 {
                 held.remove();
                 self.change_networks(around, -1);
             }
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    const PLACES: usize = 8_192;
+    const SLOTS: usize = 8_192;
 
     fn client(address: &str) -> ClientId {
         ClientId::from_address(address.parse().unwrap())
@@ -129,8 +129,8 @@ mod tests {
     fn fill(counts: &mut Counts, tries: usize, client: impl Fn(usize) -> ClientId) -> usize {
         let mut taken = 0;
         for client in (0..tries).map(client) {
-            let places = Places { taken, most: PLACES };
-            if places.free() > 0 && counts.admit(0, client, places) {
+            let slots = Slots { taken, most: SLOTS };
+            if slots.free() > 0 && counts.admit(0, client, slots) {
                 counts.enter(0, client);
                 taken += 1;
             }
@@ -140,8 +140,8 @@ mod tests {
 
     fn assert_admitted(counts: &Counts, taken: usize, addresses: &[&str]) {
         for address in addresses {
-            let places = Places { taken, most: PLACES };
-            assert!(counts.admit(0, client(address), places), "{address}: {taken} taken");
+            let slots = Slots { taken, most: SLOTS };
+            assert!(counts.admit(0, client(address), slots), "{address}: {taken} taken");
         }
     }
 
@@ -149,8 +149,8 @@ mod tests {
     fn one_client_gets_most_and_its_neighbours_are_admitted() {
         let mut counts = Counts::default();
         let taken = fill(&mut counts, 10_000, |_| client("192.0.2.1"));
-        assert!(taken > PLACES * 9 / 10 && taken < PLACES, "{taken}");
-        assert!(!counts.admit(0, client("192.0.2.1"), Places { taken, most: PLACES }));
+        assert!(taken > SLOTS * 9 / 10 && taken < SLOTS, "{taken}");
+        assert!(!counts.admit(0, client("192.0.2.1"), Slots { taken, most: SLOTS }));
         let neighbours = ["192.0.2.2", "192.0.3.1", "192.1.2.1", "10.0.0.1", "2001:db8::1"];
         assert_admitted(&counts, taken, &neighbours);
         for _ in 0..taken {
@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn kinds_of_places_are_counted_apart() {
         let mut counts = Counts::default();
-        let places = Places { taken: 8, most: 9 };
+        let slots = Slots { taken: 8, most: 9 };
         counts.enter(1, client("192.0.2.1"));
-        assert!(!counts.admit(1, client("192.0.2.1"), places));
-        assert!(counts.admit(2, client("192.0.2.1"), places));
+        assert!(!counts.admit(1, client("192.0.2.1"), slots));
+        assert!(counts.admit(2, client("192.0.2.1"), slots));
     }
 }

@@ -34,7 +34,7 @@
 
 pub(crate) mod client;
 pub(crate) mod counts;
-pub(crate) mod turns;
+pub(crate) mod fair_queue;
 
 use self::client::{ClientId, LEVELS};
 
@@ -44,12 +44,12 @@ const MANY: f64 = 4_096.0;
 
 /// Number of slots in use, and the maximum number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Places {
+pub(crate) struct Slots {
     pub(crate) taken: usize,
     pub(crate) most: usize,
 }
 
-impl Places {
+impl Slots {
     /// Returns the number of free slots.
     #[inline]
     pub(crate) fn free(self) -> usize {
@@ -65,18 +65,18 @@ impl Places {
 
     /// Returns a new slot for the client.
     #[inline]
-    pub(crate) fn next(self, client: ClientId) -> Place {
-        Place { client, counted: self.are_scarce() }
+    pub(crate) fn next(self, client: ClientId) -> Slot {
+        Slot { client, counted: self.are_scarce() }
     }
 
-    fn room(self) -> Room {
-        Room { left: self.free() as f64, most: self.most as f64 }
+    fn headroom(self) -> Headroom {
+        Headroom { left: self.free() as f64, most: self.most as f64 }
     }
 }
 
 /// A slot that a client holds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Slot {
     pub(crate) client: ClientId,
     /// True if the slot is included in the counts of the networks that contain the client.
     pub(crate) counted: bool,
@@ -84,14 +84,14 @@ pub(crate) struct Place {
 
 /// Number of slots that a network may still take, and the total number that it would then hold.
 #[derive(Clone, Copy, Debug)]
-struct Room {
+struct Headroom {
     /// Number of slots that the network may still take.
     left: f64,
     /// Total number of slots that the network would hold if it took all of these further slots.
     most: f64,
 }
 
-impl Room {
+impl Headroom {
     /// Returns the factor `s × w²` of the rule in the module documentation.
     fn scale(self, Weight(weight): Weight) -> f64 {
         (self.most / MANY).max(1.0) * weight * weight
@@ -103,7 +103,7 @@ impl Room {
     }
 
     /// Returns the number of slots that an inner network with `held` slots may still take, and its resulting total.
-    fn inside(self, held: usize, weight: Weight) -> Room {
+    fn inside(self, held: usize, weight: Weight) -> Headroom {
         if held == 0 {
             return self;
         }
@@ -112,7 +112,7 @@ impl Room {
         let (held, scale) = (held as f64, self.scale(weight));
         let kept = ((scale * (scale + 4.0 * (held + self.left))).sqrt() - scale) / 2.0;
         let left = self.left - kept;
-        Room { left, most: held + left }
+        Headroom { left, most: held + left }
     }
 }
 
@@ -143,12 +143,12 @@ mod tests {
     fn the_room_inside_ends_where_the_rule_denies() {
         for most in [10, 100, 1_000, 8_192, 100_000] {
             for taken in (0..most).step_by(most / 10) {
-                let room = Places { taken, most }.room();
+                let headroom = Slots { taken, most }.headroom();
                 for held in (0..=taken).step_by(1 + taken / 10) {
-                    let inside = room.inside(held, Weight::FULL);
-                    let admits = room.admits(held, Weight::FULL);
+                    let inside = headroom.inside(held, Weight::FULL);
+                    let admits = headroom.admits(held, Weight::FULL);
                     assert_eq!(inside.left > 0.0, admits, "{held} of {taken}/{most}");
-                    assert!(inside.left <= room.left && inside.most <= room.most);
+                    assert!(inside.left <= headroom.left && inside.most <= headroom.most);
                 }
             }
         }
@@ -156,8 +156,9 @@ mod tests {
 
     #[test]
     fn one_more_place_inside_takes_one_place_of_the_room() {
-        let room = |taken, held| Places { taken, most: 8_192 }.room().inside(held, Weight::FULL);
-        let (before, after) = (room(6_000, 5_000), room(6_001, 5_001));
+        let headroom =
+            |taken, held| Slots { taken, most: 8_192 }.headroom().inside(held, Weight::FULL);
+        let (before, after) = (headroom(6_000, 5_000), headroom(6_001, 5_001));
         assert!((before.left - after.left - 1.0).abs() < 1e-6, "{before:?} {after:?}");
         assert!((before.most - after.most).abs() < 1e-6, "{before:?} {after:?}");
     }
@@ -178,7 +179,7 @@ mod tests {
             let mut taken = 0;
             for n in 0..20 * most {
                 let n = n % networks;
-                if (Places { taken, most }).room().admits(held[n], Weight::FULL) {
+                if (Slots { taken, most }).headroom().admits(held[n], Weight::FULL) {
                     held[n] += 1;
                     taken += 1;
                 }

@@ -101,8 +101,8 @@ impl Connections {
         }
         let activity = Rc::new(Activity::new());
         let number = open.insert(client, Rc::clone(&activity));
-        let place = ConnectionSlot { connections: Rc::clone(self), number, activity };
-        if displaces { Admission::Displacing(place) } else { Admission::Free(place) }
+        let slot = ConnectionSlot { connections: Rc::clone(self), number, activity };
+        if displaces { Admission::Displacing(slot) } else { Admission::Free(slot) }
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
     /// Takes a free slot, or the slot of a different connection.
     fn enter(connections: &Rc<Connections>, ip: IpAddr, most: usize) -> ConnectionSlot {
         match connections.enter(ip, most, 50) {
-            Admission::Free(place) | Admission::Displacing(place) => place,
+            Admission::Free(slot) | Admission::Displacing(slot) => slot,
             Admission::Refused => panic!("{ip} is refused"),
         }
     }
@@ -242,9 +242,9 @@ mod tests {
     }
 
     /// Returns the slots that were displaced.
-    fn displaced(places: &[ConnectionSlot]) -> Vec<usize> {
-        let is_displaced = |at: &usize| places[*at].activity.is_displaced.get();
-        (0..places.len()).filter(is_displaced).collect()
+    fn displaced(slots: &[ConnectionSlot]) -> Vec<usize> {
+        let is_displaced = |at: &usize| slots[*at].activity.is_displaced.get();
+        (0..slots.len()).filter(is_displaced).collect()
     }
 
     #[test]
@@ -272,40 +272,40 @@ mod tests {
             "2001:db8:2:1::1",
             "2001:db9:1:1::1",
         ];
-        let mut places: Vec<ConnectionSlot> =
+        let mut slots: Vec<ConnectionSlot> =
             addresses.map(|address| enter(&connections, ip(address), 5)).into();
-        places.push(enter(&connections, ip("198.51.100.1"), 5));
+        slots.push(enter(&connections, ip("198.51.100.1"), 5));
         // 2001:db8::/32 holds three connections. Two of them belong to 2001:db8:1::/48.
-        assert_eq!(displaced(&places), [1]);
-        places.push(enter(&connections, ip("198.51.100.2"), 5));
-        assert_eq!(displaced(&places).len(), 2);
-        drop(places);
+        assert_eq!(displaced(&slots), [1]);
+        slots.push(enter(&connections, ip("198.51.100.2"), 5));
+        assert_eq!(displaced(&slots).len(), 2);
+        drop(slots);
         assert!(connections.is_empty() && connections.open.borrow().held.is_empty());
     }
 
     #[test]
     fn the_longest_idle_connection_goes_first() {
         let connections = Rc::new(Connections::default());
-        let places: Vec<ConnectionSlot> =
+        let slots: Vec<ConnectionSlot> =
             (1..=4).map(|n| enter(&connections, [192, 0, 2, n].into(), 4)).collect();
-        for (place, (in_progress, last)) in places.iter().zip([(1, 1), (0, 4), (0, 3), (1, 2)]) {
-            place.activity.in_progress.set(in_progress);
-            place.activity.last.set(Nanos(last));
+        for (slot, (in_progress, last)) in slots.iter().zip([(1, 1), (0, 4), (0, 3), (1, 2)]) {
+            slot.activity.in_progress.set(in_progress);
+            slot.activity.last.set(Nanos(last));
         }
         let newcomer = ClientId::from_address(ip("2001:db8::1"));
         for wanted in [&[2][..], &[1, 2], &[0, 1, 2], &[0, 1, 2, 3]] {
             assert!(connections.open.borrow_mut().displace_for(newcomer));
-            assert_eq!(displaced(&places), wanted);
+            assert_eq!(displaced(&slots), wanted);
         }
     }
 
     #[test]
     fn a_client_does_not_displace_its_own_busy_connection() {
         let connections = Rc::new(Connections::default());
-        let place = enter(&connections, ip("192.0.2.1"), 1);
-        place.activity.begin_query();
+        let slot = enter(&connections, ip("192.0.2.1"), 1);
+        slot.activity.begin_query();
         assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Admission::Refused));
-        place.activity.end_query();
+        slot.activity.end_query();
         assert!(matches!(connections.enter(ip("192.0.2.1"), 1, 50), Admission::Displacing(_)));
     }
 
@@ -316,20 +316,20 @@ mod tests {
         let connections = Rc::new(Connections::default());
         let mut held: Vec<ConnectionSlot> = Vec::new();
         let attack = |held: &mut Vec<ConnectionSlot>, n: usize| {
-            held.retain(|place| !place.activity.is_displaced.get());
-            if let Admission::Free(place) | Admission::Displacing(place) =
+            held.retain(|slot| !slot.activity.is_displaced.get());
+            if let Admission::Free(slot) | Admission::Displacing(slot) =
                 connections.enter(hostile[n % hostile.len()], MOST, 50)
             {
-                place.activity.in_progress.set(usize::from(busy));
-                held.push(place);
+                slot.activity.in_progress.set(usize::from(busy));
+                held.push(slot);
             }
         };
         (0..MOST).for_each(|n| attack(&mut held, n));
         assert_eq!(held.len(), MOST);
         for newcomer in 0..100 {
-            let places = [enter(&connections, [198, 51, 100, newcomer].into(), MOST)];
+            let slots = [enter(&connections, [198, 51, 100, newcomer].into(), MOST)];
             (0..20).for_each(|n| attack(&mut held, usize::from(newcomer) * 20 + n));
-            assert_eq!(displaced(&places), [0; 0], "{} hostile networks", hostile.len());
+            assert_eq!(displaced(&slots), [0; 0], "{} hostile networks", hostile.len());
         }
     }
 

@@ -8,16 +8,16 @@ use std::rc::Rc;
 use net::address::ServiceAddr;
 use tokio::sync::oneshot;
 
-use crate::shares::Places;
+use crate::shares::Slots;
 use crate::shares::client::ClientId;
-use crate::shares::turns::Turns;
+use crate::shares::fair_queue::FairQueue;
 
 /// The permits that one thread grants.
 pub(super) struct Permits {
     most: usize,
     /// Function that returns the maximum number of permits for one upstream. A reload may change this number.
     most_each: Box<dyn Fn() -> usize>,
-    upstreams: RefCell<HashMap<ServiceAddr, Turns<PendingQuery>>>,
+    upstreams: RefCell<HashMap<ServiceAddr, FairQueue<PendingQuery>>>,
 }
 
 /// An upstream query waiting for a permit.
@@ -69,21 +69,21 @@ impl Permits {
     /// use have priority.
     fn next(&self) -> Option<(ServiceAddr, PendingQuery)> {
         let mut upstreams = self.upstreams.borrow_mut();
-        let free = self.most.saturating_sub(upstreams.values().map(Turns::held).sum());
+        let free = self.most.saturating_sub(upstreams.values().map(FairQueue::held).sum());
         let most = self.most.min((self.most_each)());
         let mut all: Vec<_> = upstreams.iter_mut().collect();
-        all.sort_by_key(|(_, turns)| turns.held());
-        all.into_iter().find_map(|(address, turns)| {
-            let free = free.min(most.saturating_sub(turns.held()));
-            turns.take(Places { taken: most - free, most }).map(|waiting| (*address, waiting))
+        all.sort_by_key(|(_, queue)| queue.held());
+        all.into_iter().find_map(|(address, queue)| {
+            let free = free.min(most.saturating_sub(queue.held()));
+            queue.take(Slots { taken: most - free, most }).map(|waiting| (*address, waiting))
         })
     }
 
     fn give_back(&self, upstream: ServiceAddr, client: ClientId) {
         let mut upstreams = self.upstreams.borrow_mut();
-        if let Some(turns) = upstreams.get_mut(&upstream) {
-            turns.give_back(client);
-            if turns.is_empty() {
+        if let Some(queue) = upstreams.get_mut(&upstream) {
+            queue.give_back(client);
+            if queue.is_empty() {
                 upstreams.remove(&upstream);
             }
         }

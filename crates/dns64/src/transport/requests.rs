@@ -86,12 +86,12 @@ pub(crate) async fn serve<L: Listener>(
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let (place, closed) = Open::enter(&open, peer);
+        let (slot, closed) = Open::enter(&open, peer);
         let answer = Rc::clone(&answer);
         tasks.spawn(move || service.request.to_owned(), async move {
             let serve = async {
                 let request = timeout(READING, read(&mut stream, service.end)).await??;
-                place.set_busy();
+                slot.set_busy();
                 timeout(service.answering, async {
                     stream.write_all(&answer(request).await).await?;
                     stream.shutdown().await
@@ -229,16 +229,16 @@ mod tests {
     #[test]
     fn a_place_is_free_once_its_connection_ends() {
         let open = Rc::new(Open::default());
-        let mut places: Vec<_> = (0..CONNECTIONS).map(|_| Open::enter(&open, 7)).collect();
-        places[0].0.set_busy();
+        let mut slots: Vec<_> = (0..CONNECTIONS).map(|_| Open::enter(&open, 7)).collect();
+        slots[0].0.set_busy();
         let (last, _closed) = Open::enter(&open, 8);
         let is_closed = |of: &mut (ConnectionSlot, oneshot::Receiver<()>)| {
             matches!(of.1.try_recv(), Err(oneshot::error::TryRecvError::Closed))
         };
-        let closed: Vec<bool> = places.iter_mut().map(is_closed).collect();
+        let closed: Vec<bool> = slots.iter_mut().map(is_closed).collect();
         assert_eq!(closed.iter().filter(|is_closed| **is_closed).count(), 1);
         assert!(closed[1], "the oldest one without a request");
-        drop((places, last));
+        drop((slots, last));
         assert!(open.connections.borrow().is_empty());
     }
 }

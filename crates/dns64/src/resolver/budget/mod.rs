@@ -27,7 +27,7 @@ use self::rate::Rate;
 use super::waiter::Rejection;
 use crate::shares::client::ClientId;
 use crate::shares::counts::Counts;
-use crate::shares::{Place, Places};
+use crate::shares::{Slot, Slots};
 
 /// The number of free slots, divided by this number, is the maximum number of fetches in flight in a failing subtree.
 const SUBTREE_DIVISOR: usize = 8;
@@ -40,7 +40,7 @@ pub(super) struct Budget {
     /// Fetches in flight, counted per client network. A fetch in a failing subtree is also counted for that subtree.
     questions: Counts,
     /// Waiting queries, counted per client network.
-    places: Counts,
+    slots: Counts,
     /// Number of waiting queries.
     waiting: usize,
     failing_subtrees: FailingSubtrees,
@@ -49,14 +49,14 @@ pub(super) struct Budget {
 /// Client and failing subtree for which a fetch is counted in the budget.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdmissionTicket {
-    place: Place,
+    slot: Slot,
     subtree: Option<SubtreeId>,
 }
 
 impl AdmissionTicket {
     /// Returns the client that caused the fetch.
     pub(super) fn client(&self) -> ClientId {
-        self.place.client
+        self.slot.client
     }
 }
 
@@ -66,7 +66,7 @@ impl Budget {
         Budget {
             rate: Rate::default(),
             questions: Counts::default(),
-            places: Counts::default(),
+            slots: Counts::default(),
             waiting: 0,
             failing_subtrees: FailingSubtrees::default(),
         }
@@ -85,16 +85,16 @@ impl Budget {
         client: ClientId,
         most: usize,
         first: bool,
-    ) -> Result<Place, Rejection> {
-        let places = Places { taken: self.waiting, most };
-        if places.free() == 0 {
+    ) -> Result<Slot, Rejection> {
+        let slots = Slots { taken: self.waiting, most };
+        if slots.free() == 0 {
             return Err(Rejection::NoRoom);
         }
-        let place = places.next(client);
-        if first && place.counted && !self.places.admit(ALL, client, places) {
+        let slot = slots.next(client);
+        if first && slot.counted && !self.slots.admit(ALL, client, slots) {
             return Err(Rejection::ClientShare);
         }
-        Ok(place)
+        Ok(slot)
     }
 
     /// Checks whether one more client query may wait for the fetch of `name` (wire format, lower case), for which
@@ -120,19 +120,19 @@ impl Budget {
 
     /// Increments the number of waiting queries, in total and for the client's networks.
     #[inline]
-    pub(super) fn enter_waiter(&mut self, place: Place) {
+    pub(super) fn enter_waiter(&mut self, slot: Slot) {
         self.waiting += 1;
-        if place.counted {
-            self.places.enter(ALL, place.client);
+        if slot.counted {
+            self.slots.enter(ALL, slot.client);
         }
     }
 
     /// Decrements the number of waiting queries, in total and for the client's networks.
     #[inline]
-    pub(super) fn leave_waiter(&mut self, place: Place) {
+    pub(super) fn leave_waiter(&mut self, slot: Slot) {
         self.waiting -= 1;
-        if place.counted {
-            self.places.leave(ALL, place.client);
+        if slot.counted {
+            self.slots.leave(ALL, slot.client);
         }
     }
 
@@ -149,11 +149,11 @@ impl Budget {
         &self,
         client: ClientId,
         name: &[u8],
-        places: Places,
+        slots: Slots,
         now: Nanos,
     ) -> AdmissionTicket {
         AdmissionTicket {
-            place: places.next(client),
+            slot: slots.next(client),
             subtree: self.failing_subtrees.failing(name, now),
         }
     }
@@ -164,16 +164,16 @@ impl Budget {
     ///
     /// Returns the limit that rejects the fetch.
     #[inline]
-    pub(super) fn admit(&self, ticket: AdmissionTicket, places: Places) -> Result<(), Rejection> {
-        let AdmissionTicket { place, subtree } = ticket;
-        if places.free() == 0 {
+    pub(super) fn admit(&self, ticket: AdmissionTicket, slots: Slots) -> Result<(), Rejection> {
+        let AdmissionTicket { slot, subtree } = ticket;
+        if slots.free() == 0 {
             return Err(Rejection::NoRoom);
         }
-        if place.counted && !self.questions.admit(ALL, place.client, places) {
+        if slot.counted && !self.questions.admit(ALL, slot.client, slots) {
             return Err(Rejection::ClientShare);
         }
         match subtree {
-            Some(subtree) if !self.admits_to_subtree(subtree, place.client, places) => {
+            Some(subtree) if !self.admits_to_subtree(subtree, slot.client, slots) => {
                 Err(Rejection::FailingSubtree)
             }
             _ => Ok(()),
@@ -181,33 +181,33 @@ impl Budget {
     }
 
     /// True if a client may have one more fetch in flight in a failing subtree.
-    fn admits_to_subtree(&self, subtree: SubtreeId, client: ClientId, places: Places) -> bool {
-        let most = places.free().div_ceil(SUBTREE_DIVISOR);
-        let places = Places { taken: self.failing_subtrees.questions(subtree), most };
-        places.free() > 0 && self.questions.admit(subtree.number(), client, places)
+    fn admits_to_subtree(&self, subtree: SubtreeId, client: ClientId, slots: Slots) -> bool {
+        let most = slots.free().div_ceil(SUBTREE_DIVISOR);
+        let slots = Slots { taken: self.failing_subtrees.questions(subtree), most };
+        slots.free() > 0 && self.questions.admit(subtree.number(), client, slots)
     }
 
     /// Counts a fetch that begins.
     #[inline]
-    pub(super) fn enter(&mut self, AdmissionTicket { place, subtree }: AdmissionTicket) {
-        if place.counted {
-            self.questions.enter(ALL, place.client);
+    pub(super) fn enter(&mut self, AdmissionTicket { slot, subtree }: AdmissionTicket) {
+        if slot.counted {
+            self.questions.enter(ALL, slot.client);
         }
         if let Some(subtree) = subtree {
             self.failing_subtrees.enter(subtree);
-            self.questions.enter(subtree.number(), place.client);
+            self.questions.enter(subtree.number(), slot.client);
         }
     }
 
     /// Removes a fetch that ends from the counts.
     #[inline]
-    pub(super) fn leave(&mut self, AdmissionTicket { place, subtree }: AdmissionTicket) {
-        if place.counted {
-            self.questions.leave(ALL, place.client);
+    pub(super) fn leave(&mut self, AdmissionTicket { slot, subtree }: AdmissionTicket) {
+        if slot.counted {
+            self.questions.leave(ALL, slot.client);
         }
         if let Some(subtree) = subtree {
             self.failing_subtrees.leave(subtree);
-            self.questions.leave(subtree.number(), place.client);
+            self.questions.leave(subtree.number(), slot.client);
         }
     }
 

@@ -41,11 +41,11 @@ impl World {
     fn ask(&mut self, client: ClientId, name: &str, living: bool) {
         let name = name.parse::<LowerName>().unwrap().wire().to_vec();
         let taken = self.flights.iter().map(VecDeque::len).sum();
-        let places = Places { taken, most: self.budget.questions(TIMEOUT) };
-        let ticket = self.budget.ticket(client, &name, places, self.now);
+        let slots = Slots { taken, most: self.budget.questions(TIMEOUT) };
+        let ticket = self.budget.ticket(client, &name, slots, self.now);
         let kind = usize::from(living);
         self.asked[kind] += 1;
-        if self.budget.admit(ticket, places).is_err() {
+        if self.budget.admit(ticket, slots).is_err() {
             self.denied[kind] += 1;
             return;
         }
@@ -149,22 +149,22 @@ fn places_to_wait_in_are_shared_out_as_they_get_less() {
     let mut budget = Budget::new();
     let (greedy, modest) = (client([192, 0, 2, 7]), client([192, 0, 2, 8]));
     let mut taken = Vec::new();
-    while let Ok(place) = budget.admit_waiter(greedy, MOST, true) {
-        budget.enter_waiter(place);
-        taken.push(place);
+    while let Ok(slot) = budget.admit_waiter(greedy, MOST, true) {
+        budget.enter_waiter(slot);
+        taken.push(slot);
     }
     assert!((MOST * 8 / 10..MOST).contains(&budget.waiting), "{}", budget.waiting);
     let denial = |budget: &Budget, client, first| budget.admit_waiter(client, MOST, first).err();
     assert_eq!(denial(&budget, greedy, true), Some(Rejection::ClientShare));
     assert_eq!(denial(&budget, modest, true), None, "another one still finds some");
     assert_eq!(denial(&budget, greedy, false), None, "a query in progress continues");
-    while let Ok(place) = budget.admit_waiter(modest, MOST, false) {
-        budget.enter_waiter(place);
-        taken.push(place);
+    while let Ok(slot) = budget.admit_waiter(modest, MOST, false) {
+        budget.enter_waiter(slot);
+        taken.push(slot);
     }
     assert_eq!((budget.waiting, denial(&budget, modest, false)), (MOST, Some(Rejection::NoRoom)));
-    taken.into_iter().for_each(|place| budget.leave_waiter(place));
-    assert_eq!((budget.waiting, budget.places.is_empty()), (0, true));
+    taken.into_iter().for_each(|slot| budget.leave_waiter(slot));
+    assert_eq!((budget.waiting, budget.slots.is_empty()), (0, true));
 }
 
 #[test]

@@ -14,13 +14,13 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::client::{ClientId, NetworkId};
-use super::{Places, Room, Weight};
+use super::{Headroom, Slots, Weight};
 
 /// Number of slots that is assumed while slots are not scarce. The number is so large that it never limits a network.
-const PLENTY: Places = Places { taken: 0, most: 1 << 30 };
+const PLENTY: Slots = Slots { taken: 0, most: 1 << 30 };
 
 /// Waiting work and slots of all clients.
-pub(crate) struct Turns<T> {
+pub(crate) struct FairQueue<T> {
     all: Node<T>,
 }
 
@@ -36,9 +36,9 @@ struct Node<T> {
     queue: VecDeque<NetworkId>,
 }
 
-impl<T> Default for Turns<T> {
-    fn default() -> Turns<T> {
-        Turns { all: Node::default() }
+impl<T> Default for FairQueue<T> {
+    fn default() -> FairQueue<T> {
+        FairQueue { all: Node::default() }
     }
 }
 
@@ -49,7 +49,7 @@ impl<T> Default for Node<T> {
     }
 }
 
-impl<T> Turns<T> {
+impl<T> FairQueue<T> {
     /// Returns the number of slots in use.
     pub(crate) fn held(&self) -> usize {
         self.all.held
@@ -66,11 +66,11 @@ impl<T> Turns<T> {
     }
 
     /// Removes and returns the work that gets the next slot. Returns `None` if no waiting work may get a slot.
-    pub(crate) fn take(&mut self, places: Places) -> Option<T> {
-        if places.free() == 0 {
+    pub(crate) fn take(&mut self, slots: Slots) -> Option<T> {
+        if slots.free() == 0 {
             return None;
         }
-        self.all.take(if places.are_scarce() { places } else { PLENTY }.room())
+        self.all.take(if slots.are_scarce() { slots } else { PLENTY }.headroom())
     }
 
     /// Releases a slot of a client.
@@ -98,26 +98,26 @@ impl<T> Node<T> {
         node.wait(rest, work);
     }
 
-    /// Removes and returns the work that gets the next slot in this network. `room` is the number of slots that the
+    /// Removes and returns the work that gets the next slot in this network. `headroom` is the number of slots that the
     /// network may still take.
-    fn take(&mut self, room: Room) -> Option<T> {
-        let work = self.waiting.pop_front().or_else(|| self.take_inside(room));
+    fn take(&mut self, headroom: Headroom) -> Option<T> {
+        let work = self.waiting.pop_front().or_else(|| self.take_inside(headroom));
         self.held += usize::from(work.is_some());
         work
     }
 
     /// Removes and returns work of the inner network that holds the fewest slots. Networks with equal numbers of
     /// slots take turns.
-    fn take_inside(&mut self, room: Room) -> Option<T> {
+    fn take_inside(&mut self, headroom: Headroom) -> Option<T> {
         let Node { inside, queue, .. } = self;
         queue.make_contiguous().sort_by_cached_key(|id| inside.get(id).map_or(0, |node| node.held));
         for (at, id) in queue.iter().copied().enumerate() {
             let Some(node) =
-                inside.get_mut(&id).filter(|node| room.admits(node.held, Weight::FULL))
+                inside.get_mut(&id).filter(|node| headroom.admits(node.held, Weight::FULL))
             else {
                 continue;
             };
-            let Some(work) = node.take(room.inside(node.held, Weight::FULL)) else { continue };
+            let Some(work) = node.take(headroom.inside(node.held, Weight::FULL)) else { continue };
             let waits = node.has_waiting();
             queue.remove(at);
             if waits {
@@ -162,32 +162,32 @@ mod tests {
     /// an attack with `rate` queries per millisecond.
     fn longest_wait(rate: usize, honest: &str, attacker: impl Fn(usize) -> ClientId) -> usize {
         let honest = ClientId::from_address(honest.parse().unwrap());
-        let mut turns = Turns::default();
+        let mut queue = FairQueue::default();
         let mut ends: HashMap<usize, Vec<ClientId>> = HashMap::new();
         let (mut asked, mut longest, mut waiting) = (0, 0, 0);
         for now in 0..6_000 {
             for client in ends.remove(&now).unwrap_or_default() {
-                turns.give_back(client);
+                queue.give_back(client);
             }
             for _ in 0..rate {
-                turns.wait(
+                queue.wait(
                     attacker(asked),
                     Work { client: attacker(asked), takes: SLOW, since: now },
                 );
                 asked += 1;
             }
             if now % 20 == 0 {
-                turns.wait(honest, Work { client: honest, takes: FAST, since: now });
+                queue.wait(honest, Work { client: honest, takes: FAST, since: now });
                 waiting += 1;
             }
-            while let Some(work) = turns.take(Places { taken: turns.held(), most: MOST }) {
+            while let Some(work) = queue.take(Slots { taken: queue.held(), most: MOST }) {
                 if work.client == honest {
                     longest = longest.max(now - work.since);
                     waiting -= 1;
                 }
                 ends.entry(now + work.takes).or_default().push(work.client);
             }
-            assert!(turns.held() <= MOST);
+            assert!(queue.held() <= MOST);
         }
         assert!(waiting * 20 <= 200, "{waiting} wait at the end");
         longest
@@ -211,16 +211,16 @@ mod tests {
 
     #[test]
     fn places_given_back_leave_nothing_behind() {
-        let mut turns = Turns::default();
+        let mut queue = FairQueue::default();
         let clients = [1, 2, 1 << 20, 1 << 40].map(ClientId);
         for client in clients {
-            turns.wait(client, client);
+            queue.wait(client, client);
         }
-        let places = |turns: &Turns<_>| Places { taken: turns.held(), most: 16 };
-        let taken: Vec<ClientId> = std::iter::from_fn(|| turns.take(places(&turns))).collect();
+        let slots = |queue: &FairQueue<_>| Slots { taken: queue.held(), most: 16 };
+        let taken: Vec<ClientId> = std::iter::from_fn(|| queue.take(slots(&queue))).collect();
         assert_eq!(taken[..2], [ClientId(1), ClientId(1 << 40)], "the /32 that holds none");
-        assert_eq!(turns.held(), 4);
-        taken.into_iter().for_each(|client| turns.give_back(client));
-        assert!(turns.is_empty() && turns.all.inside.is_empty());
+        assert_eq!(queue.held(), 4);
+        taken.into_iter().for_each(|client| queue.give_back(client));
+        assert!(queue.is_empty() && queue.all.inside.is_empty());
     }
 }
