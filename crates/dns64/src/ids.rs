@@ -21,7 +21,7 @@ pub(crate) struct WorkerId(pub usize);
 /// to an earlier query is not mistaken for an answer to the current query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId {
-    pub(crate) place: usize,
+    pub(crate) index: usize,
     pub(crate) serial: u32,
 }
 
@@ -48,15 +48,15 @@ pub(crate) struct Expected {
 }
 
 impl ServerId {
-    /// Returns the identifier of the server at index `place` in the list of upstream servers.
-    pub(crate) fn from_place(place: usize) -> ServerId {
+    /// Returns the identifier of the server at index `index` in the list of upstream servers.
+    pub(crate) fn from_index(index: usize) -> ServerId {
         // The configuration is limited to 1 MiB, which is too small for 2^32 upstreams.
-        ServerId(u32::try_from(place).expect("fewer than 2^32 upstreams"))
+        ServerId(u32::try_from(index).expect("fewer than 2^32 upstreams"))
     }
 
     /// Returns the index of the server in the list of upstream servers.
     #[inline]
-    pub(crate) fn place(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
 }

@@ -184,9 +184,9 @@ impl Lists {
 
     /// Returns the position of the first list that contains an address.
     #[inline]
-    pub(crate) fn place(&self, address: IpAddr) -> Option<usize> {
+    pub(crate) fn index(&self, address: IpAddr) -> Option<usize> {
         match &self.ranges {
-            Some(ranges) => ranges.place(address),
+            Some(ranges) => ranges.index(address),
             None => self.lists.iter().position(|list| list.contains(&address)),
         }
     }
@@ -200,14 +200,14 @@ impl Lists {
 impl Ranges {
     fn of(lists: &[Networks<IpNet>]) -> Ranges {
         let mut ranges = Ranges::default();
-        for (place, list) in lists.iter().enumerate() {
+        for (index, list) in lists.iter().enumerate() {
             for network in list.included() {
                 match network {
                     IpNet::V4(v4) => {
-                        ranges.ipv4.push((v4.network().into(), v4.broadcast().into(), place));
+                        ranges.ipv4.push((v4.network().into(), v4.broadcast().into(), index));
                     }
                     IpNet::V6(v6) => {
-                        ranges.ipv6.push((v6.network().into(), v6.broadcast().into(), place));
+                        ranges.ipv6.push((v6.network().into(), v6.broadcast().into(), index));
                     }
                 }
             }
@@ -216,7 +216,7 @@ impl Ranges {
     }
 
     #[inline]
-    fn place(&self, address: IpAddr) -> Option<usize> {
+    fn index(&self, address: IpAddr) -> Option<usize> {
         match address {
             IpAddr::V4(v4) => first_with(&self.ipv4, u32::from(v4)),
             IpAddr::V6(v6) => first_with(&self.ipv6, u128::from(v6)),
@@ -227,7 +227,7 @@ impl Ranges {
 #[inline]
 fn first_with<A: Copy + PartialOrd>(ranges: &[(A, A, usize)], address: A) -> Option<usize> {
     let has = |(first, last, _): &&(A, A, usize)| *first <= address && address <= *last;
-    ranges.iter().find(has).map(|(_, _, place)| *place)
+    ranges.iter().find(has).map(|(_, _, index)| *index)
 }
 
 impl<N> From<Vec<N>> for Networks<N> {
@@ -281,7 +281,7 @@ mod tests {
         crooked[2].0.insert(0, exception);
         let (plain, crooked) = (Lists::new(plain), Lists::new(crooked));
         assert!(plain.ranges.is_some() && crooked.ranges.is_none());
-        for (address, place) in [
+        for (address, index) in [
             ("10.1.255.255", Some(0)),
             ("10.2.0.0", Some(1)),
             ("10.255.255.255", Some(1)),
@@ -293,8 +293,8 @@ mod tests {
             ("2001:db9::", None),
         ] {
             let address: IpAddr = address.parse().unwrap();
-            assert_eq!(plain.place(address), place, "{address}");
-            assert_eq!(crooked.place(address), place, "{address}");
+            assert_eq!(plain.index(address), index, "{address}");
+            assert_eq!(crooked.index(address), index, "{address}");
         }
     }
 

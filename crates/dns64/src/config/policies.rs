@@ -82,7 +82,7 @@ pub(crate) struct PolicySource {
 #[derive(Clone, Debug)]
 struct GroupDomain {
     /// Index of the entry among the `[[group.domain]]` entries of the group.
-    place: usize,
+    index: usize,
     /// Policy for names outside of the domains in `below`. It includes the keys of the longest
     /// `[[domain]]` that contains this domain, if there is one.
     policy: Policy,
@@ -126,7 +126,7 @@ impl Policies {
             groups: groups.iter().map(|(_, group)| together(group)).collect(),
             members: Lists::new(groups.iter().map(|(clients, _)| clients.clone()).collect()),
             others: together(&Group::default()),
-            domains: common.places,
+            domains: common.indices,
         })
     }
 
@@ -143,15 +143,15 @@ impl Policies {
 
     #[inline]
     fn find(&self, client: IpAddr, name: &[u8]) -> (PolicySource, &Policy) {
-        let place = self.members.place(client);
-        let group = place.and_then(|place| self.groups.get(place)).unwrap_or(&self.others);
+        let index = self.members.index(client);
+        let group = index.and_then(|index| self.groups.get(index)).unwrap_or(&self.others);
         let domain = self.domains.get(name).copied();
         let own = group.own.get(name);
         let policy = match own {
             Some(own) => domain.and_then(|domain| own.below.get(&domain)).unwrap_or(&own.policy),
             None => domain.and_then(|at| group.by_domain.get(at)).unwrap_or(&group.policy),
         };
-        (PolicySource { group: place, group_domain: own.map(|own| own.place), domain }, policy)
+        (PolicySource { group: index, group_domain: own.map(|own| own.index), domain }, policy)
     }
 
     /// Returns the clients of each group. The flag is true if these clients get synthesized answers
@@ -277,8 +277,8 @@ impl TableKeys {
     }
 }
 
-fn at<T>(place: &Spanned<T>, reason: String) -> BadPolicy {
-    BadPolicy::At(place.span().start, reason)
+fn at<T>(value: &Spanned<T>, reason: String) -> BadPolicy {
+    BadPolicy::At(value.span().start, reason)
 }
 
 /// Reads the name of a domain.
@@ -302,7 +302,7 @@ pub(super) fn domain_name(text: &str) -> Result<LowerName, String> {
 struct Domains {
     all: Vec<(LowerName, TableKeys)>,
     /// For each domain, the index of its entry in `all`.
-    places: DomainTable<usize>,
+    indices: DomainTable<usize>,
 }
 
 impl Domains {
@@ -311,11 +311,11 @@ impl Domains {
         for keys in written {
             let domain = domain_name(keys.domain.get_ref());
             let domain = domain.map_err(|reason| at(&keys.domain, reason))?;
-            if domains.places.has(&domain) {
+            if domains.indices.has(&domain) {
                 let reason = format!("the domain {} is listed twice", keys.domain.get_ref());
                 return Err(at(&keys.domain, reason));
             }
-            domains.places.insert(&domain, domains.all.len());
+            domains.indices.insert(&domain, domains.all.len());
             domains.all.push((domain, TableKeys::of_domain(keys, known)?));
         }
         Ok(domains)
@@ -327,14 +327,14 @@ impl Domains {
 
     /// Returns the keys for exactly this domain.
     fn exactly(&self, domain: &LowerName) -> Option<&TableKeys> {
-        self.places.has(domain).then(|| self.covering(domain)).flatten()
+        self.indices.has(domain).then(|| self.covering(domain)).flatten()
     }
 
     /// Returns the keys for the longest domain that contains this domain.
     fn covering(&self, domain: &LowerName) -> Option<&TableKeys> {
-        self.places
+        self.indices
             .get(domain.wire())
-            .and_then(|&place| self.all.get(place))
+            .and_then(|&index| self.all.get(index))
             .map(|(_, layer)| layer)
     }
 }
@@ -376,7 +376,7 @@ pub(super) const NOT_GLOBAL: &str =
 
 /// Checks that each prefix embeds at least one IPv4 address.
 pub(super) fn check_ranges(config: &Config, named: &NamedNetworks<'_>) -> Result<(), BadPolicy> {
-    for (path, keys) in prefix_places(config) {
+    for (path, keys) in prefix_locations(config) {
         for mapping in keys.mappings(&[], named, &LivePrefixes::default())? {
             if mapping.carries_something() {
                 continue;
@@ -392,7 +392,7 @@ pub(super) fn check_ranges(config: &Config, named: &NamedNetworks<'_>) -> Result
 }
 
 /// Returns all prefixes with their paths in the file, such as `group.0.dns64.prefixes.1`.
-pub(super) fn prefix_places(config: &Config) -> Vec<(String, &PrefixKeys)> {
+pub(super) fn prefix_locations(config: &Config) -> Vec<(String, &PrefixKeys)> {
     let mut lists = vec![("dns64.prefixes".to_owned(), &config.dns64.prefixes)];
     let of_domains = |path: &str, domains: &[DomainKeys]| -> Vec<String> {
         (0..domains.len()).map(|number| format!("{path}.{number}.prefixes")).collect()
@@ -404,13 +404,13 @@ pub(super) fn prefix_places(config: &Config) -> Vec<(String, &PrefixKeys)> {
         let own = of_domains(&format!("group.{number}.domain"), &group.domains).into_iter();
         lists.extend(own.zip(group.domains.iter().map(|keys| &keys.prefixes)));
     }
-    let mut places = Vec::new();
+    let mut locations = Vec::new();
     for (path, list) in lists {
         for (number, keys) in list.iter().flatten().enumerate() {
-            places.push((format!("{path}.{number}"), keys));
+            locations.push((format!("{path}.{number}"), keys));
         }
     }
-    places
+    locations
 }
 
 /// Returns an error if a `[group.dns64]` contains a key that belongs directly in the `[[group]]`.
@@ -460,10 +460,10 @@ impl Group {
             own.insert(
                 domain,
                 GroupDomain {
-                    place: at,
+                    index: at,
                     policy: policy(Some(layer), common.covering(domain)),
                     below: below
-                        .map(|(place, (_, other))| (place, policy(Some(layer), Some(other))))
+                        .map(|(index, (_, other))| (index, policy(Some(layer), Some(other))))
                         .collect(),
                 },
             );
@@ -835,8 +835,8 @@ mod tests {
             ),
         ] {
             let error = refused(text);
-            let place = [format!("test.toml:{line}:"), format!("line {line},")];
-            assert!(place.iter().any(|place| error.contains(place)), "{text}\n{error}");
+            let locations = [format!("test.toml:{line}:"), format!("line {line},")];
+            assert!(locations.iter().any(|location| error.contains(location)), "{text}\n{error}");
             assert!(error.contains(words), "{text}\n{error}");
         }
     }

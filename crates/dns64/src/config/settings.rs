@@ -31,7 +31,7 @@ use super::keys::{
 };
 use super::networks::{BadList, NamedNetworks};
 use super::policies::{
-    BadPolicy, Policies, PolicySource, check_ranges, domain_name, prefix_places,
+    BadPolicy, Policies, PolicySource, check_ranges, domain_name, prefix_locations,
 };
 use super::read::read;
 use super::system::{NameServers, ResolvConf, is_own};
@@ -409,8 +409,8 @@ impl Checker<'_> {
         routes.sort_by_key(|route| std::cmp::Reverse(route.domain.wire().len()));
         let mut routes_by_domain = DomainTable::default();
         // If two entries have the same domain, the first one applies.
-        for (place, route) in routes.iter().enumerate().rev() {
-            routes_by_domain.insert(&route.domain, place);
+        for (index, route) in routes.iter().enumerate().rev() {
+            routes_by_domain.insert(&route.domain, index);
         }
         routes.push(Route { domain: LowerName::from_wire(&[0]), upstreams: all, mode: None });
         let upstream_sets =
@@ -567,7 +567,7 @@ impl Checker<'_> {
     /// Checks the probes and names of prefixes. Also checks that `[discovery]` has a source if an
     /// entry with `"discover"` exists.
     fn check_probes(&self, config: &Config) -> Result<(), ConfigError> {
-        for (path, prefix) in prefix_places(config) {
+        for (path, prefix) in prefix_locations(config) {
             if let Some(probe) = prefix.probe() {
                 let (interval, timeout) = (probe.interval.as_millis(), probe.timeout.as_millis());
                 let is_right = (1_000..=86_400_000).contains(&interval)
@@ -598,8 +598,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn invalid<T>(&self, place: &Spanned<T>, reason: String) -> ConfigError {
-        self.at(place.span().start, reason)
+    fn invalid<T>(&self, value: &Spanned<T>, reason: String) -> ConfigError {
+        self.at(value.span().start, reason)
     }
 
     /// Returns an error with the line of a key such as `cache.min-ttl`. If the file does not

@@ -9,7 +9,7 @@ use toml_faults::{line_at, line_of, strings};
 use super::error::RESOLV_CONF;
 use super::keys::DomainKeys;
 use super::networks::NamedNetworks;
-use super::policies::{NOT_GLOBAL, prefix_places};
+use super::policies::{NOT_GLOBAL, prefix_locations};
 use super::settings::{Settings, covers_all_clients};
 use crate::networks::{Network, Networks};
 use crate::prefixes::LivePrefixes;
@@ -17,17 +17,17 @@ use crate::translation::policy::Mapping;
 
 impl Settings {
     /// Returns the file and line of a key, such as `dns64d.toml:12` for `group.0.clients`.
-    pub(crate) fn place(&self, path: &str) -> String {
+    pub(crate) fn location(&self, path: &str) -> String {
         at(&self.source, line_of(self.text(), path))
     }
 
     /// Returns the warnings for the operator of a server with these settings.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.host_bits();
-        let place = |path: &str| self.place(path);
+        let location = |path: &str| self.location(path);
         if self.config.listen.is_empty() {
             let text = "listen is empty: only sockets passed by systemd are served";
-            warnings.push(format!("{}: {text}", place("listen")));
+            warnings.push(format!("{}: {text}", location("listen")));
         }
         if let Some(reason) = self.no_upstream() {
             warnings.push(format!(
@@ -39,7 +39,7 @@ impl Settings {
             let limits = self.config.limits;
             let mut text = format!(
                 "{}: an open resolver: access.allow covers {net}, which can include forged addresses",
-                place("access.allow")
+                location("access.allow")
             );
             if limits.client_rate == 0 {
                 text += "; set limits.client-rate";
@@ -75,18 +75,18 @@ impl Settings {
     /// if all clients in this network get REFUSED.
     fn warn_of_groups(&self, warnings: &mut Vec<String>) {
         for (number, (members, synthesizes)) in self.policies.groups().enumerate() {
-            let place = self.place(&format!("group.{number}.clients"));
+            let location = self.location(&format!("group.{number}.clients"));
             let all = members.included();
             let ipv4 = all.iter().find(|net| matches!(net, IpNet::V4(_)));
             if let Some(net) = ipv4.filter(|_| synthesizes) {
                 warnings.push(format!(
-                    "{place}: clients of {net} have IPv4, but get synthesized answers; prefixes = [] disables that"
+                    "{location}: clients of {net} have IPv4, but get synthesized answers; prefixes = [] disables that"
                 ));
             }
             for net in all {
                 if is_refused(net, members, &self.clients) {
                     warnings.push(format!(
-                        "{place}: clients of {net} get REFUSED, because [access] allow does not include them"
+                        "{location}: clients of {net} get REFUSED, because [access] allow does not include them"
                     ));
                 }
             }
@@ -113,7 +113,7 @@ impl Settings {
         {
             warnings.push(format!(
                 "{}: [[domain]] {}: its prefixes are never used, because all clients are in groups without prefixes; use [[group.domain]]",
-                self.place(&format!("domain.{number}.prefixes")),
+                self.location(&format!("domain.{number}.prefixes")),
                 keys.domain.get_ref()
             ));
         }
@@ -122,12 +122,12 @@ impl Settings {
     /// Warns of ranges that contain no address that the prefix may embed.
     fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
         let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
-        for (path, keys) in prefix_places(&self.config) {
+        for (path, keys) in prefix_locations(&self.config) {
             let mappings = keys.mappings(&[], &named, &LivePrefixes::default()).unwrap_or_default();
             for range in mappings.iter().flat_map(Mapping::not_carried) {
                 warnings.push(format!(
                     "{}: no address of {range} is synthesized: {NOT_GLOBAL}",
-                    self.place(&format!("{path}.ranges"))
+                    self.location(&format!("{path}.ranges"))
                 ));
             }
         }

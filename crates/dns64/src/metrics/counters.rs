@@ -443,8 +443,8 @@ mod tests {
 
     #[test]
     fn each_counter_has_a_place_and_a_name_of_its_own() {
-        for (place, count) in Count::ALL.iter().enumerate() {
-            assert_eq!(*count as usize, place);
+        for (index, count) in Count::ALL.iter().enumerate() {
+            assert_eq!(*count as usize, index);
             let row = count.row();
             assert_eq!(row.label.is_empty(), row.value.is_empty(), "{row:?}");
             let same = Count::ALL

@@ -23,12 +23,13 @@ const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 pub(crate) fn prefixes(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let mut found: Vec<Prefix> = Vec::new();
     for address in addresses {
-        let mut places: Vec<Prefix> = candidates(*address).collect();
-        if places.len() > 1 {
-            places.retain(|place| IPV4ONLY.iter().all(|&of| addresses.contains(&place.embed(of))));
+        let mut matching: Vec<Prefix> = candidates(*address).collect();
+        if matching.len() > 1 {
+            matching
+                .retain(|prefix| IPV4ONLY.iter().all(|&of| addresses.contains(&prefix.embed(of))));
         }
-        let [place] = &places[..] else { continue };
-        let prefix = Prefix::new(place.network(), place.len()).ok();
+        let [prefix] = &matching[..] else { continue };
+        let prefix = Prefix::new(prefix.network(), prefix.len()).ok();
         found.extend(prefix.filter(|prefix| !found.contains(prefix)));
     }
     found

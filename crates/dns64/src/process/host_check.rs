@@ -27,15 +27,16 @@ pub(super) fn missing(settings: &Settings) -> Vec<String> {
     let here = || allowed.iter().map(|cpu| cpu.0.to_string()).collect::<Vec<_>>().join(", ");
     let cpus = config.cpus.iter().enumerate().filter(|(_, cpu)| !allowed.contains(&CpuId(**cpu)));
     let cpus = cpus.map(|(number, cpu)| {
-        let place = settings.place(&format!("cpus.{number}"));
-        format!("{place}: CPU {cpu} is not available; available: {}", here())
+        let location = settings.location(&format!("cpus.{number}"));
+        format!("{location}: CPU {cpu} is not available; available: {}", here())
     });
     let user = config.user.iter().filter(|name| matches!(User::from_name(name), Ok(None)));
-    let user = user.map(|name| format!("{}: user {name} does not exist", settings.place("user")));
+    let user =
+        user.map(|name| format!("{}: user {name} does not exist", settings.location("user")));
     let group = config.control.group.iter();
     let group = group.filter(|name| matches!(Group::from_name(name), Ok(None)));
     let group = group
-        .map(|name| format!("{}: group {name} does not exist", settings.place("control.group")));
+        .map(|name| format!("{}: group {name} does not exist", settings.location("control.group")));
     cpus.chain(user).chain(group).collect()
 }
 
@@ -46,23 +47,23 @@ pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<Stri
     let mut findings = Findings::default();
     let mut running = Running { settings, addresses: None };
     for (number, address) in settings.config.addresses().enumerate() {
-        let place = match listen {
-            [] => settings.place(&format!("listen.{number}")),
+        let location = match listen {
+            [] => settings.location(&format!("listen.{number}")),
             _ => "--listen".to_owned(),
         };
         let binds = [
             ("UDP", address.resolve().and_then(|address| Endpoint::listen(address, 1)).map(drop)),
             ("TCP", address.resolve().and_then(listen_tcp).map(drop)),
         ];
-        findings.of_address(&place, address, binds, &mut running);
+        findings.of_address(&location, address, binds, &mut running);
     }
     if let Some(address) = settings.config.metrics.listen {
         let binds = [("TCP", address.resolve().and_then(listen_tcp).map(drop))];
-        findings.of_address(&settings.place("metrics.listen"), address, binds, &mut running);
+        findings.of_address(&settings.location("metrics.listen"), address, binds, &mut running);
     }
     findings.of_files(settings);
     for (path, fault) in xdp_faults(settings) {
-        findings.0.push(format!("{}: {fault}", settings.place(&path)));
+        findings.0.push(format!("{}: {fault}", settings.location(&path)));
     }
     findings.of_routes(settings);
     findings.0
@@ -77,7 +78,7 @@ impl Findings {
     /// result of one attempt per transport.
     fn of_address(
         &mut self,
-        place: &str,
+        location: &str,
         address: ServiceAddr,
         binds: impl IntoIterator<Item = (&'static str, io::Result<()>)>,
         running: &mut Running<'_>,
@@ -86,12 +87,12 @@ impl Findings {
             match bound.map_err(|error| error.kind()) {
                 Err(ErrorKind::AddrNotAvailable) => {
                     let text =
-                        format!("{place}: this host does not have the address {}", address.ip());
+                        format!("{location}: this host does not have the address {}", address.ip());
                     return self.0.push(text);
                 }
                 Err(ErrorKind::AddrInUse) if !running.serves(address) => {
                     return self.0.push(format!(
-                        "{place}: {transport} port {} of {} is in use by another program, or by a dns64d without a control socket",
+                        "{location}: {transport} port {} of {} is in use by another program, or by a dns64d without a control socket",
                         address.port(),
                         address.ip()
                     ));
@@ -107,45 +108,45 @@ impl Findings {
     fn of_files(&mut self, settings: &Settings) {
         let config = &settings.config;
         if let Some(socket) = &config.control.socket {
-            let place = settings.place("control.socket");
-            self.of_folder(&place, socket);
-            self.of_socket(&place, socket);
+            let location = settings.location("control.socket");
+            self.of_folder(&location, socket);
+            self.of_socket(&location, socket);
         }
         if let Some(file) = config.query_log.file() {
-            let place = settings.place("query-log.to");
-            self.of_folder(&place, file);
+            let location = settings.location("query-log.to");
+            self.of_folder(&location, file);
             if file.is_dir() {
-                self.0.push(format!("{place}: {} is a folder", file.display()));
+                self.0.push(format!("{location}: {} is a folder", file.display()));
             }
         }
         if let Some(socket) = &config.dnstap.socket {
-            let place = settings.place("dnstap.socket");
-            self.of_socket(&place, socket);
-            self.of_folder(&place, socket);
+            let location = settings.location("dnstap.socket");
+            self.of_socket(&location, socket);
+            self.of_folder(&location, socket);
         }
     }
 
-    fn of_folder(&mut self, place: &str, file: &Path) {
+    fn of_folder(&mut self, location: &str, file: &Path) {
         let Some(folder) = missing_folder(file) else { return };
         let is_of_unit = FOLDERS_OF_THE_UNIT.iter().any(|of_unit| folder == Path::new(of_unit));
         let later = if is_of_unit { "; the systemd unit creates it at the start" } else { "" };
-        self.0.push(format!("{place}: folder {} does not exist{later}", folder.display()));
+        self.0.push(format!("{location}: folder {} does not exist{later}", folder.display()));
     }
 
-    fn of_socket(&mut self, place: &str, socket: &Path) {
+    fn of_socket(&mut self, location: &str, socket: &Path) {
         let is_other = |metadata: std::fs::Metadata| !metadata.file_type().is_socket();
         if std::fs::metadata(socket).is_ok_and(is_other) {
-            self.0.push(format!("{place}: {} is not a socket", socket.display()));
+            self.0.push(format!("{location}: {} is not a socket", socket.display()));
         }
     }
 
     /// Checks that the kernel has a route to each upstream.
     fn of_routes(&mut self, settings: &Settings) {
         for (number, upstream) in settings.upstreams.iter().enumerate() {
-            let place = upstream_place(settings, number);
+            let location = upstream_location(settings, number);
             if let Err(error) = connect(upstream.address) {
                 let address = upstream.address;
-                self.0.push(format!("{place}: no route to the upstream {address}: {error}"));
+                self.0.push(format!("{location}: no route to the upstream {address}: {error}"));
             }
         }
     }
@@ -153,10 +154,10 @@ impl Findings {
 
 /// Returns the file and line of an upstream in the configuration, or the path of resolv.conf if the
 /// upstream is listed there.
-pub(super) fn upstream_place(settings: &Settings, number: usize) -> String {
+pub(super) fn upstream_location(settings: &Settings, number: usize) -> String {
     match settings.follows_system {
         true => RESOLV_CONF.to_owned(),
-        false => settings.place(&format!("upstream.{number}.address")),
+        false => settings.location(&format!("upstream.{number}.address")),
     }
 }
 

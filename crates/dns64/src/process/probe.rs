@@ -64,8 +64,8 @@ pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
 /// answer queries for other domains.
 fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
     // The last route contains all upstreams, but is unused if there is a forward for ".".
-    let route = settings.routes.iter().enumerate().rev().find(|(place, route)| {
-        settings.route(route.domain.wire()).0 == *place && route.upstreams.contains(&number)
+    let route = settings.routes.iter().enumerate().rev().find(|(index, route)| {
+        settings.route(route.domain.wire()).0 == *index && route.upstreams.contains(&number)
     });
     let domain = route.map_or(&b"\0"[..], |(_, route)| route.domain.wire());
     let id = rand::random();

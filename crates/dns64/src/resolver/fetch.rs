@@ -50,9 +50,9 @@ impl KeyHash {
         self.0
     }
 
-    /// Returns an index below `places`, derived from the hash. `places` must be at least one.
-    pub(super) fn place(self, places: usize) -> usize {
-        (self.0 % places as u64) as usize
+    /// Returns an index below `len`, derived from the hash. `len` must be at least one.
+    pub(super) fn index(self, len: usize) -> usize {
+        (self.0 % len as u64) as usize
     }
 }
 

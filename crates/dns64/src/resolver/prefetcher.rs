@@ -19,7 +19,7 @@ use super::outcome::CachedAnswer;
 const LEAST_TTL: u32 = 10;
 /// Number of slots that store questions requested once in the last tenth of their TTL. A different question may
 /// overwrite a slot. If there are very many different questions, a frequent one may therefore need a third request.
-const PLACES: usize = 4_096;
+const SLOTS: usize = 4_096;
 /// Number of client queries that permit one refresh.
 const QUESTIONS: u32 = 10;
 /// Maximum number of refreshes in a row, after enough client queries without a refresh.
@@ -36,7 +36,7 @@ pub(super) struct Prefetcher {
 
 impl Default for Prefetcher {
     fn default() -> Prefetcher {
-        Prefetcher { once: vec![None; PLACES].into(), saved: 0 }
+        Prefetcher { once: vec![None; SLOTS].into(), saved: 0 }
     }
 }
 
@@ -60,13 +60,13 @@ impl Prefetcher {
     /// True if the answer to this question, requested in the last tenth of its TTL, is to be
     /// refreshed.
     pub(super) fn should_refresh(&mut self, question: KeyHash) -> bool {
-        let place = &mut self.once[question.place(PLACES)];
-        if *place != Some(question) {
-            *place = Some(question);
+        let slot = &mut self.once[question.index(SLOTS)];
+        if *slot != Some(question) {
+            *slot = Some(question);
             return false;
         }
         let Some(left) = self.saved.checked_sub(QUESTIONS) else { return false };
-        *place = None;
+        *slot = None;
         self.saved = left;
         true
     }

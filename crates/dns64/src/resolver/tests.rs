@@ -135,7 +135,7 @@ struct Test {
     now: Nanos,
 }
 
-const JOB: Waiter = Waiter::Job(JobId { place: 7, serial: 7 });
+const JOB: Waiter = Waiter::Job(JobId { index: 7, serial: 7 });
 
 fn settings(upstreams: u16, more: &str) -> Arc<Settings> {
     let upstream = |n| format!("[[upstream]]\naddress = '127.0.0.1'\nport = {}\n", 1 + n);

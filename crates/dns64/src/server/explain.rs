@@ -217,15 +217,15 @@ fn addresses(answer: &Answer) -> Vec<IpAddr> {
 fn applied(rules: &Rules<'_>, name: &LowerName, settings: &Settings, now: Nanos) -> RulesApplied {
     let (policy, config) = (rules.policy, &settings.config);
     let whose = settings.policy_source(rules.client, name);
-    let group = whose.group.and_then(|place| config.groups.get(place));
-    let own = group.zip(whose.group_domain).and_then(|(group, place)| group.domains.get(place));
-    let common = whose.domain.and_then(|place| config.domains.get(place));
+    let group = whose.group.and_then(|index| config.groups.get(index));
+    let own = group.zip(whose.group_domain).and_then(|(group, index)| group.domains.get(index));
+    let common = whose.domain.and_then(|index| config.domains.get(index));
     let route = &settings.routes[settings.route(name.wire()).0];
     let is_root = route.domain.wire().len() == 1;
-    let upstreams = route.upstreams.iter().filter_map(|&place| settings.upstreams.get(place));
+    let upstreams = route.upstreams.iter().filter_map(|&index| settings.upstreams.get(index));
     RulesApplied {
         allowed: settings.allows(rules.client),
-        group: whose.group.map(|place| place + 1),
+        group: whose.group.map(|index| index + 1),
         group_domain: own.map(|keys| keys.domain.get_ref().clone()),
         domain: common.map(|keys| keys.domain.get_ref().clone()),
         forward: (!is_root).then(|| text(route.domain.wire())),

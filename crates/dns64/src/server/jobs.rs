@@ -48,27 +48,27 @@ impl Jobs {
     #[inline]
     pub(super) fn next_id(&mut self) -> JobId {
         self.serial = self.serial.wrapping_add(1);
-        JobId { place: self.slab.vacant_key(), serial: self.serial }
+        JobId { index: self.slab.vacant_key(), serial: self.serial }
     }
 
     /// Stores a waiting client query. Its identifier must be the last result of [`next_id`](Jobs::next_id).
     #[inline]
     pub(super) fn insert(&mut self, job: Job) {
-        debug_assert_eq!(job.id.place, self.slab.vacant_key(), "its number is the next one");
+        debug_assert_eq!(job.id.index, self.slab.vacant_key(), "its number is the next one");
         self.slab.insert(job);
     }
 
     /// Returns the waiting client query with this identifier, or `None` if there is none.
     #[inline]
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
-        self.slab.get_mut(id.place).filter(|job| job.id == id)
+        self.slab.get_mut(id.index).filter(|job| job.id == id)
     }
 
     /// Removes the waiting client query with this identifier, and returns it.
     #[inline]
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         self.get_mut(id)?;
-        Some(self.slab.remove(id.place))
+        Some(self.slab.remove(id.index))
     }
 
     /// Returns the number of waiting client queries.
@@ -110,12 +110,12 @@ mod tests {
         // fetch may still refer to the job.
         let unused = jobs.next_id();
         let first = jobs.next_id();
-        assert!(first.place == unused.place && first != unused);
+        assert!(first.index == unused.index && first != unused);
         jobs.insert(job(first));
         assert!(jobs.remove(first).is_some() && jobs.remove(first).is_none());
         let second = jobs.next_id();
         jobs.insert(job(second));
-        assert!(second.place == first.place && second != first);
+        assert!(second.index == first.index && second != first);
         assert!(jobs.remove(first).is_none() && jobs.len() == 1);
         assert!(jobs.remove(second).is_some() && jobs.len() == 0);
     }

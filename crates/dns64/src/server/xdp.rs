@@ -165,11 +165,11 @@ pub(crate) fn xdp_faults(settings: &Settings) -> Vec<(String, XdpSetupError)> {
 /// Returns the entry of the interface with this name. Creates the entry if there is none.
 fn wanted(all: &mut Vec<PlannedInterface>, name: String) -> &mut PlannedInterface {
     let known = all.iter().position(|one| one.name == name);
-    let place = known.unwrap_or_else(|| {
+    let index = known.unwrap_or_else(|| {
         all.push(PlannedInterface { name, clients: Vec::new(), ingress_ports: Vec::new() });
         all.len() - 1
     });
-    &mut all[place]
+    &mut all[index]
 }
 
 /// Returns the interface through which an upstream is routed, and the source address on that interface.

@@ -87,7 +87,7 @@ impl Prefix {
     /// Returns the IPv6 address in which `address` is embedded.
     #[inline]
     pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
-        (self.network | self.place(u32::from(address)) | self.suffix).into()
+        (self.network | self.shifted(u32::from(address)) | self.suffix).into()
     }
 
     /// Returns the IPv4 address embedded in `address`. Returns `None` if embedding that IPv4 address again
@@ -116,7 +116,7 @@ impl Prefix {
 
     /// Returns the bits of an IPv4 address, shifted to their position in the IPv6 address.
     #[inline]
-    fn place(&self, v4: u32) -> u128 {
+    fn shifted(&self, v4: u32) -> u128 {
         match self.len {
             96 => u128::from(v4),
             len => {
@@ -128,7 +128,7 @@ impl Prefix {
 
     /// Returns a mask that selects the bits after the IPv4 address, without octet 8.
     fn suffix_mask(&self) -> u128 {
-        let last_v4_bit = self.place(1);
+        let last_v4_bit = self.shifted(1);
         (last_v4_bit - 1) & !U_OCTET
     }
 }

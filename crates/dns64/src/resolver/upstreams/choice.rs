@@ -114,7 +114,7 @@ mod tests {
         let tried: Vec<ServerId> = tried.iter().copied().map(ServerId).collect();
         let mut shares = vec![0; route.len()];
         for _ in 0..times {
-            shares[choose(route, UpstreamOrder::Fastest, &tried, NOW, &mut rng).place()] += 1;
+            shares[choose(route, UpstreamOrder::Fastest, &tried, NOW, &mut rng).index()] += 1;
         }
         shares
     }
@@ -151,7 +151,7 @@ mod tests {
         let first = |servers: &[(u32, u64, u64, bool)], tried: &[u32]| {
             let tried: Vec<ServerId> = tried.iter().copied().map(ServerId).collect();
             let mut rng = StdRng::seed_from_u64(1);
-            choose(&route(servers), UpstreamOrder::Listed, &tried, NOW, &mut rng).place()
+            choose(&route(servers), UpstreamOrder::Listed, &tried, NOW, &mut rng).index()
         };
         for _ in 0..200 {
             assert_eq!(first(&[slow, fast], &[]), 0);

@@ -57,18 +57,18 @@ impl Upstreams {
     /// counters.
     pub(super) fn configure(&mut self, settings: &Settings, metrics: &Metrics) {
         let mut known: HashMap<ServiceAddr, usize> =
-            self.servers.iter().map(|(place, server)| (server.address(), place)).collect();
+            self.servers.iter().map(|(index, server)| (server.address(), index)).collect();
         for (_, server) in &mut self.servers {
             server.set_configured(false);
         }
         let mut members = Vec::with_capacity(settings.upstreams.len());
         for upstream in &settings.upstreams {
             let address = upstream.address;
-            let place = *known.entry(address).or_insert_with(|| {
+            let index = *known.entry(address).or_insert_with(|| {
                 self.servers.insert(Server::new(address, metrics.add_upstream(address)))
             });
-            self.servers[place].set_configured(true);
-            members.push(Member { server: ServerId::from_place(place), weight: upstream.weight });
+            self.servers[index].set_configured(true);
+            members.push(Member { server: ServerId::from_index(index), weight: upstream.weight });
         }
         let route = |numbers: &Vec<usize>| numbers.iter().map(|&number| members[number]).collect();
         self.routes = settings.routes.iter().map(|of| route(&of.upstreams)).collect();
@@ -77,8 +77,8 @@ impl Upstreams {
 
     /// Removes servers that are not configured and that no fetch in flight uses.
     pub(super) fn forget_removed(&mut self, in_flight: &FxHashSet<ServerId>, metrics: &Metrics) {
-        self.servers.retain(|place, server| {
-            server.is_configured() || in_flight.contains(&ServerId::from_place(place))
+        self.servers.retain(|index, server| {
+            server.is_configured() || in_flight.contains(&ServerId::from_index(index))
         });
         metrics.forget_upstreams();
     }
@@ -91,12 +91,12 @@ impl Upstreams {
     /// Returns the state of a server.
     #[inline]
     pub(super) fn server(&mut self, id: ServerId) -> &mut Server {
-        &mut self.servers[id.place()]
+        &mut self.servers[id.index()]
     }
 
     /// Returns the servers that are configured or used by a fetch in flight.
     pub(super) fn servers(&self) -> impl Iterator<Item = (ServerId, &Server)> {
-        self.servers.iter().map(|(place, server)| (ServerId::from_place(place), server))
+        self.servers.iter().map(|(index, server)| (ServerId::from_index(index), server))
     }
 
     /// Selects the server for the next query among the upstreams of `route`.
@@ -114,7 +114,7 @@ impl Upstreams {
         let standings: SmallVec<[Candidate; 8]> = members
             .iter()
             .map(|member| {
-                let server = &self.servers[member.server.place()];
+                let server = &self.servers[member.server.index()];
                 Candidate {
                     server: member.server,
                     weight: member.weight,
@@ -133,7 +133,7 @@ impl Upstreams {
 
     /// True if the route has an upstream that is not in `tried` and is not marked down.
     pub(super) fn has_another(&self, route: RouteId, tried: &[ServerId], now: Nanos) -> bool {
-        let is_up = |member: &Member| !self.servers[member.server.place()].is_marked_down(now);
+        let is_up = |member: &Member| !self.servers[member.server.index()].is_marked_down(now);
         self.routes[route.0].iter().any(|member| !tried.contains(&member.server) && is_up(member))
     }
 
@@ -150,7 +150,7 @@ impl Upstreams {
     }
 
     fn all_of(&self, route: RouteId, is_so: impl Fn(&Server) -> bool) -> bool {
-        self.routes[route.0].iter().all(|member| is_so(&self.servers[member.server.place()]))
+        self.routes[route.0].iter().all(|member| is_so(&self.servers[member.server.index()]))
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) const FIRST_TOKEN: usize = 1 << 16;
 
 /// Returns the poller token of a port's socket.
 fn token(port: PortId) -> usize {
-    FIRST_TOKEN + (port.server.place() << 16 | usize::from(port.number))
+    FIRST_TOKEN + (port.server.index() << 16 | usize::from(port.number))
 }
 
 /// Returns the port for a poller token of its socket.
@@ -128,21 +128,21 @@ impl Ports {
     pub(crate) fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
         let mut before = std::mem::take(&mut self.servers);
         for (id, access) in servers {
-            let known = before.get_mut(id.place()).and_then(Option::take);
+            let known = before.get_mut(id.index()).and_then(Option::take);
             let mut server = known
                 .filter(|known| known.server == access.address)
                 .unwrap_or_else(|| ServerPorts::new(access.address));
             server.route.is_enabled = access.xdp;
             server.allow(usize::from(access.source_ports));
-            let places = self.servers.len().max(id.place() + 1);
-            self.servers.resize_with(places, || None);
-            self.servers[id.place()] = Some(server);
+            let len = self.servers.len().max(id.index() + 1);
+            self.servers.resize_with(len, || None);
+            self.servers[id.index()] = Some(server);
         }
     }
 
     /// Returns the address of a server.
     pub(crate) fn address(&self, id: ServerId) -> Option<SocketAddr> {
-        Some(self.servers.get(id.place())?.as_ref()?.address)
+        Some(self.servers.get(id.index())?.as_ref()?.address)
     }
 
     /// Returns the AF_XDP interfaces.
@@ -177,7 +177,7 @@ impl Ports {
         write: impl FnOnce(u16, &mut Vec<u8>),
     ) -> io::Result<Expected> {
         let context = SendContext { poller, ways: &mut self.ways, now, rng };
-        let ports = self.servers.get_mut(server.place()).and_then(Option::as_mut);
+        let ports = self.servers.get_mut(server.index()).and_then(Option::as_mut);
         ports.ok_or(io::ErrorKind::NotConnected)?.ask(server, fetch, context, write)
     }
 
@@ -202,7 +202,7 @@ impl Ports {
     #[inline]
     pub(crate) fn forget(&mut self, at: Expected) {
         let number = usize::from(at.port.number);
-        let Some(Some(server)) = self.servers.get_mut(at.port.server.place()) else { return };
+        let Some(Some(server)) = self.servers.get_mut(at.port.server.index()) else { return };
         if let Some(port) = server.ports.get_mut(number).and_then(Option::as_mut) {
             port.ids.remove(&at.id);
             server.close_if_done(number);
@@ -214,10 +214,10 @@ impl Ports {
     /// earlier query.
     pub(crate) fn flush(&mut self) -> Vec<(PortId, io::ErrorKind)> {
         let mut refused = Vec::new();
-        for (place, server) in self.servers.iter_mut().enumerate() {
+        for (index, server) in self.servers.iter_mut().enumerate() {
             let Some(server) = server else { continue };
             server.end_turn();
-            let server_id = ServerId::from_place(place);
+            let server_id = ServerId::from_index(index);
             let port = |number: usize| PortId { server: server_id, number: number as u16 };
             refused.extend(server.refused.drain(..).map(|(number, error)| (port(number), error)));
         }
@@ -226,7 +226,7 @@ impl Ports {
 
     fn port(&self, port: PortId) -> Option<&Port> {
         self.servers
-            .get(port.server.place())?
+            .get(port.server.index())?
             .as_ref()?
             .ports
             .get(usize::from(port.number))?
