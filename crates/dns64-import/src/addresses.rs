@@ -256,8 +256,8 @@ pub(super) fn network(text: &str) -> Option<IpNet> {
 fn short(text: &str) -> Option<Ipv4Addr> {
     let text = text.trim_end_matches('.');
     let mut octets = [0; 4];
-    for (place, octet) in text.split('.').enumerate() {
-        *octets.get_mut(place)? = octet.parse().ok()?;
+    for (location, octet) in text.split('.').enumerate() {
+        *octets.get_mut(location)? = octet.parse().ok()?;
     }
     Some(octets.into())
 }

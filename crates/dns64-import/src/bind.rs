@@ -18,7 +18,7 @@ use super::addresses::{Addresses, FirstMatch, network};
 use super::draft::{Draft, Group, LEAST_OF_PREFIX, Located, Origin, PrefixDraft, Translation};
 use super::error::{ImportError, LONGEST_FILE};
 use super::files::{DEEPEST, called};
-use super::notes::Place;
+use super::notes::Location;
 use super::prefix;
 use super::statements::{Statement, Style, parse};
 use super::values::{mebibytes, seconds, socket};
@@ -119,16 +119,16 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
         option("forward") != Some("only") && !option("empty-zones-enable").is_some_and(is_no);
     if has_empty_zones {
         let why = "BIND answers the reverse zones of private addresses itself; set local-zones = true for the same";
-        reader.draft.notes.answers(&Place::new(&called(file), 1), "empty-zones-enable yes", why);
+        reader.draft.notes.answers(&Location::new(&called(file), 1), "empty-zones-enable yes", why);
     }
     if all().all(|option| option.name() != "dnssec-validation") {
         let why = "BIND validates by default; dns64d does not: use a validating upstream";
-        reader.draft.notes.answers(&Place::new(&called(file), 1), "dnssec-validation", why);
+        reader.draft.notes.answers(&Location::new(&called(file), 1), "dnssec-validation", why);
     }
-    let nowhere = Place::new(&called(file), 1);
-    let place = options.first().map_or(nowhere, |options| options.place.clone());
-    reader.listen(&options, &place);
-    reader.clients(&place);
+    let nowhere = Location::new(&called(file), 1);
+    let location = options.first().map_or(nowhere, |options| options.location.clone());
+    reader.listen(&options, &location);
+    reader.clients(&location);
     reader.translation(file)
 }
 
@@ -171,24 +171,30 @@ impl Reader<'_> {
             "options" => statement.body().iter().for_each(|option| self.option(option)),
             "zone" => self.zone(statement),
             "view" => notes.answers(
-                &statement.place,
+                &statement.location,
                 &statement.written(),
                 "dns64d has no views: add a [[group]] for its clients",
             ),
             "trust-anchors" | "trusted-keys" | "managed-keys" | "server" => {
                 notes.nothing(
-                    &statement.place,
+                    &statement.location,
                     &statement.written(),
                     "dns64d queries only its upstreams",
                 );
             }
             name if IDLE.contains(&name) => (),
-            _ => notes.answers(&statement.place, &statement.written(), "dns64d has no equivalent"),
+            _ => {
+                notes.answers(
+                    &statement.location,
+                    &statement.written(),
+                    "dns64d has no equivalent",
+                );
+            }
         }
     }
 
     fn option(&mut self, option: &Statement) {
-        let origin = || Origin::new(&option.place, option.written());
+        let origin = || Origin::new(&option.location, option.written());
         let word = option.argument().unwrap_or_default();
         match option.name() {
             "dns64" => self.dns64(option),
@@ -236,11 +242,11 @@ impl Reader<'_> {
     }
 
     fn idle(&mut self, option: &Statement) {
-        self.draft.notes.nothing(&option.place, &option.written(), "dns64d does not need it");
+        self.draft.notes.nothing(&option.location, &option.written(), "dns64d does not need it");
     }
 
     fn lost(&mut self, option: &Statement, why: &str) {
-        self.draft.notes.answers(&option.place, &option.written(), why);
+        self.draft.notes.answers(&option.location, &option.written(), why);
     }
 
     fn listen_and_forward_options(&mut self, option: &Statement) {
@@ -251,7 +257,7 @@ impl Reader<'_> {
 
     /// Sets a numeric key in the table `[cache]` of the draft.
     fn limit(&mut self, key: &'static str, option: &Statement, value: Option<u64>) {
-        self.draft.set_number("cache", key, value, Origin::new(&option.place, option.written()));
+        self.draft.set_number("cache", key, value, Origin::new(&option.location, option.written()));
     }
 
     /// Sets a domain name in the table `[local]` of the draft.
@@ -259,7 +265,7 @@ impl Reader<'_> {
         let is_name = |name: &&str| !name.contains('@') && Name::<Vec<u8>>::from_str(name).is_ok();
         match option.argument().filter(is_name) {
             Some(name) => {
-                self.draft.set("local", key, name, Origin::new(&option.place, option.written()));
+                self.draft.set("local", key, name, Origin::new(&option.location, option.written()));
             }
             None => self.lost(option, "not a name"),
         }
@@ -268,7 +274,7 @@ impl Reader<'_> {
     /// Evaluates the address list of an option.
     fn located(&mut self, option: &Statement) -> Located<Addresses> {
         let value = self.addresses(option.body());
-        Located { value, origin: Origin::new(&option.place, option.written()) }
+        Located { value, origin: Origin::new(&option.location, option.written()) }
     }
 
     /// Evaluates an address list. The first element that covers an address decides. An address that
@@ -327,7 +333,7 @@ impl Reader<'_> {
     }
 
     fn dns64(&mut self, option: &Statement) {
-        let origin = Origin::new(&option.place, option.written());
+        let origin = Origin::new(&option.location, option.written());
         let Some(prefix) = option.argument().and_then(prefix::parse) else {
             return self.lost(option, "not an RFC 6052 prefix that dns64d accepts");
         };
@@ -381,7 +387,7 @@ impl Reader<'_> {
             return self
                 .lost(option, "without forwarders BIND queries the servers of the zone itself");
         }
-        self.draft.forward(domain, &upstreams, &Origin::new(&option.place, option.written()));
+        self.draft.forward(domain, &upstreams, &Origin::new(&option.location, option.written()));
     }
 
     fn zone(&mut self, zone: &Statement) {
@@ -402,7 +408,7 @@ impl Reader<'_> {
     }
 
     /// Sets the listen addresses. The default is port 53 on all addresses.
-    fn listen(&mut self, options: &[&Statement], place: &Place) {
+    fn listen(&mut self, options: &[&Statement], location: &Location) {
         let all: Vec<&Statement> = options.iter().flat_map(|options| options.body()).collect();
         let families: [(&str, std::net::IpAddr); 2] = [
             ("listen-on", Ipv4Addr::UNSPECIFIED.into()),
@@ -412,7 +418,7 @@ impl Reader<'_> {
             let mut lists = all.iter().filter(|option| option.name() == key).peekable();
             if lists.peek().is_none() {
                 let address = ServiceAddr::new(any, self.port);
-                self.draft.listen_at(address, Origin::new(place, format!("no {key}: any")));
+                self.draft.listen_at(address, Origin::new(location, format!("no {key}: any")));
             }
             for option in lists {
                 if option.after("tls").is_some() || option.after("http").is_some() {
@@ -429,7 +435,7 @@ impl Reader<'_> {
     }
 
     fn listen_at(&mut self, element: &Statement, any: std::net::IpAddr, port: u16) {
-        let origin = Origin::new(&element.place, element.written());
+        let origin = Origin::new(&element.location, element.written());
         let address = match (element.name(), &element.block) {
             ("none", _) => return,
             ("any", _) => Some(HostAddr::from(any)),
@@ -445,7 +451,7 @@ impl Reader<'_> {
     /// Sets the allowed clients. If the lists for recursion and for the cache both exist, their
     /// intersection applies. If only one of them exists, it applies alone. If neither exists, the
     /// list for queries applies.
-    fn clients(&mut self, place: &Place) {
+    fn clients(&mut self, location: &Location) {
         let Access { query, recursion, cache, blackhole } = std::mem::take(&mut self.access);
         let located = match (recursion, cache) {
             (Some(recursion), Some(cache)) => {
@@ -455,7 +461,7 @@ impl Reader<'_> {
         };
         let Some(mut located) = located.or_else(|| query.clone()) else {
             let why = "without allow-recursion BIND answers the networks of its host; dns64d answers loopback and private addresses: add yours to [access]";
-            return self.draft.notes.answers(place, "options", why);
+            return self.draft.notes.answers(location, "options", why);
         };
         if let Some(query) = query {
             located.value = located.value.and(&query.value);
@@ -476,10 +482,10 @@ impl Reader<'_> {
         let access = self.draft.access.as_ref();
         let allowed = access.map_or_else(Addresses::all, |access| access.value.clone());
         let mut parts: Vec<(Addresses, Vec<usize>)> = vec![(allowed, Vec::new())];
-        for (place, rule) in self.rules.iter().enumerate() {
+        for (location, rule) in self.rules.iter().enumerate() {
             let mut cut = Vec::with_capacity(parts.len() + 1);
             for (clients, rules) in parts {
-                let both = [&rules[..], &[place]].concat();
+                let both = [&rules[..], &[location]].concat();
                 cut.push((clients.and(&rule.clients), both));
                 cut.push((clients.without(&rule.clients), rules));
             }
@@ -490,7 +496,7 @@ impl Reader<'_> {
         }
         // Rules that apply to all clients are written to [dns64].
         let of_all: Vec<usize> = (0..self.rules.len())
-            .filter(|&place| self.rules[place].clients == Addresses::all())
+            .filter(|&location| self.rules[location].clients == Addresses::all())
             .collect();
         self.draft.translation = self.translation_of(&of_all);
         let mut len = 0;
@@ -501,14 +507,14 @@ impl Reader<'_> {
             let translation = self.translation_of(&rules);
             len += clients.least_len() + translation.least_len();
             fits(len)?;
-            let origin = rules.last().map(|&place| self.rules[place].prefix.origin.clone());
+            let origin = rules.last().map(|&location| self.rules[location].prefix.origin.clone());
             self.draft.groups.push(Group { clients, translation, origin });
         }
         Ok(())
     }
 
-    fn translation_of(&mut self, places: &[usize]) -> Translation {
-        let rules: Vec<&Rule> = places.iter().map(|&place| &self.rules[place]).collect();
+    fn translation_of(&mut self, locations: &[usize]) -> Translation {
+        let rules: Vec<&Rule> = locations.iter().map(|&location| &self.rules[location]).collect();
         let Some(first) = rules.first() else { return Translation::default() };
         let alike = rules.iter().all(|rule| {
             (rule.recursive_only, rule.break_dnssec) == (first.recursive_only, first.break_dnssec)
@@ -528,7 +534,7 @@ impl Reader<'_> {
         };
         if !alike {
             let why = "if several dns64 match a client, recursive-only and break-dnssec are taken from the first one";
-            self.draft.notes.answers(&origin.place, &origin.words, why);
+            self.draft.notes.answers(&origin.location, &origin.words, why);
         }
         translation
     }

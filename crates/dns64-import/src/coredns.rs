@@ -14,7 +14,7 @@ use super::addresses::{Addresses, FirstMatch, network};
 use super::draft::{Draft, Group, Located, Origin, PrefixDraft, Translation};
 use super::error::ImportError;
 use super::files::{called, folder_of, read};
-use super::notes::Place;
+use super::notes::Location;
 use super::prefix;
 use super::statements::{Statement, Style, parse};
 use super::values::{seconds, socket};
@@ -67,8 +67,8 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     let mut translating = servers.iter().filter(|server| has(server, "dns64")).peekable();
     let translates = translating.peek().is_some();
     if let [first, .., last] = &translating.collect::<Vec<_>>()[..] {
-        let why = format!("the dns64 of {} applies to all names", last.place);
-        draft.notes.answers(&first.place, &first.words.join(" "), why);
+        let why = format!("the dns64 of {} applies to all names", last.location);
+        draft.notes.answers(&first.location, &first.words.join(" "), why);
     }
     for server in &servers {
         block(server, &snippets, folder_of(file), draft)?;
@@ -77,12 +77,14 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
         }
         if servers.len() > 1 && has(server, "acl") {
             let why = "dns64d has only one list of clients; the last acl is used";
-            draft.notes.answers(&server.place, &server.words.join(" "), why);
+            draft.notes.answers(&server.location, &server.words.join(" "), why);
         }
     }
-    let place = Place::new(&called(file), 1);
-    let everybody =
-        || Located { value: Addresses::all(), origin: Origin::new(&place, "no acl: all clients") };
+    let location = Location::new(&called(file), 1);
+    let everybody = || Located {
+        value: Addresses::all(),
+        origin: Origin::new(&location, "no acl: all clients"),
+    };
     draft.access.get_or_insert_with(everybody);
     Ok(())
 }
@@ -90,11 +92,11 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
 /// For a server block that does not use the dns64 plugin, adds its zones as domains without
 /// synthesis. This is necessary because a different server block uses the plugin.
 fn untranslated(server: &Statement, draft: &mut Draft) {
-    let origin = Origin::new(&server.place, format!("{} without dns64", server.words.join(" ")));
+    let origin = Origin::new(&server.location, format!("{} without dns64", server.words.join(" ")));
     for (zone, _) in zones(server) {
         if zone == "." {
             let why = "dns64d translates all names in the same way on all its addresses";
-            draft.notes.answers(&origin.place, &origin.words, why);
+            draft.notes.answers(&origin.location, &origin.words, why);
         } else {
             draft.add_untranslated_domain(zone, origin.clone());
         }
@@ -148,14 +150,14 @@ fn block(
     let zones = zones(server);
     if zones.len() < server.words.len() {
         let why = "dns64d serves only UDP and TCP";
-        draft.notes.answers(&server.place, &server.words.join(" "), why);
+        draft.notes.answers(&server.location, &server.words.join(" "), why);
     }
     for (zone, port) in &zones {
         match port {
             Some(port) => listen(server, &plugins, *port, draft),
             None => {
                 let why = format!("the port of zone {zone} is not a number from 0 to 65535");
-                draft.notes.answers(&server.place, &server.words.join(" "), why);
+                draft.notes.answers(&server.location, &server.words.join(" "), why);
             }
         }
     }
@@ -168,7 +170,7 @@ fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Dra
     let bind = plugins.iter().find(|plugin| plugin.name() == "bind");
     let Some(bind) = bind else {
         for ip in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
-            let origin = Origin::new(&server.place, server.words.join(" "));
+            let origin = Origin::new(&server.location, server.words.join(" "));
             draft.listen_at(ServiceAddr::new(ip, port), origin);
         }
         return;
@@ -176,12 +178,12 @@ fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Dra
     for address in &bind.words[1..] {
         match address.parse::<HostAddr>() {
             Ok(ip) => {
-                let origin = Origin::new(&bind.place, bind.written());
+                let origin = Origin::new(&bind.location, bind.written());
                 draft.listen_at(ServiceAddr::new(ip, port), origin);
             }
             Err(_) => {
                 let why = "list the addresses of the interface";
-                draft.notes.answers(&bind.place, &bind.written(), why);
+                draft.notes.answers(&bind.location, &bind.written(), why);
             }
         }
     }
@@ -201,15 +203,15 @@ fn plugin(
         "cache" => cache(plugin, draft),
         "acl" => acl(plugin, draft),
         name if IDLE.contains(&name) => {
-            draft.notes.nothing(&plugin.place, &written, "dns64d does not need it");
+            draft.notes.nothing(&plugin.location, &written, "dns64d does not need it");
         }
-        _ => draft.notes.answers(&plugin.place, &written, "dns64d has no equivalent"),
+        _ => draft.notes.answers(&plugin.location, &written, "dns64d has no equivalent"),
     }
     Ok(())
 }
 
 fn translate(plugin: &Statement, draft: &mut Draft) {
-    let origin = Origin::new(&plugin.place, plugin.written());
+    let origin = Origin::new(&plugin.location, plugin.written());
     // A prefix may be given on the line of the plugin and in its block. The last prefix applies.
     let mut prefix = Some(prefix::WELL_KNOWN);
     let mut allows_ipv4 = false;
@@ -222,13 +224,13 @@ fn translate(plugin: &Statement, draft: &mut Draft) {
             ("prefix", _) => prefix = prefix_argument(key, draft),
             ("allow_ipv4", 1) => allows_ipv4 = true,
             ("translate_all", 1) => {
-                let origin = Origin::new(&key.place, key.written());
+                let origin = Origin::new(&key.location, key.written());
                 draft.add_ignore_aaaa(".", origin);
             }
             ("allow_ipv4" | "translate_all", _) => {
-                draft.notes.answers(&key.place, &key.written(), "it takes no argument");
+                draft.notes.answers(&key.location, &key.written(), "it takes no argument");
             }
-            _ => draft.notes.answers(&key.place, &key.written(), "dns64d has no equivalent"),
+            _ => draft.notes.answers(&key.location, &key.written(), "dns64d has no equivalent"),
         }
     }
     let Some(prefix) = prefix else { return };
@@ -241,7 +243,7 @@ fn translate(plugin: &Statement, draft: &mut Draft) {
     };
     draft.groups.clear();
     if !allows_ipv4 {
-        let origin = Origin::new(&plugin.place, format!("{} without allow_ipv4", origin.words));
+        let origin = Origin::new(&plugin.location, format!("{} without allow_ipv4", origin.words));
         draft.groups.push(Group {
             clients: Addresses::all_ipv4(),
             translation: Translation::default(),
@@ -259,7 +261,7 @@ fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> 
     };
     if prefix.is_none() {
         let why = "it takes one prefix of RFC 6052, such as 64:ff9b::/96";
-        draft.notes.answers(&statement.place, &statement.written(), why);
+        draft.notes.answers(&statement.location, &statement.written(), why);
     }
     prefix
 }
@@ -278,11 +280,12 @@ fn forward(
     for to in plugin.words.iter().skip(2) {
         if to.starts_with("tls://") {
             let why = "dns64d queries only over UDP and TCP";
-            draft.notes.answers(&plugin.place, to, why);
+            draft.notes.answers(&plugin.location, to, why);
         } else if let Some(address) = socket(to.trim_start_matches("dns://"), 53) {
             upstreams.push(address);
         } else {
-            let text = read(&folder.join(to)).map_err(|error| error.of_include(&plugin.place))?;
+            let text =
+                read(&folder.join(to)).map_err(|error| error.of_include(&plugin.location))?;
             let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
             upstreams.extend(servers.filter_map(|server| socket(server.trim(), 53)));
         }
@@ -290,32 +293,32 @@ fn forward(
     for key in plugin.body() {
         match (key.name(), key.argument()) {
             ("policy", Some("sequential")) => {
-                let origin = Origin::new(&key.place, key.written());
+                let origin = Origin::new(&key.location, key.written());
                 draft.set("forwarding", "order", "listed", origin);
             }
             ("policy", Some("random" | "round_robin")) => {
                 let why = "dns64d prefers the fastest upstreams";
-                draft.notes.nothing(&key.place, &key.written(), why);
+                draft.notes.nothing(&key.location, &key.written(), why);
             }
             (name, _) if IDLE_FORWARD.contains(&name) => (),
             _ => {
                 let why =
                     "dns64d queries these upstreams for all names of the zone, over UDP and TCP";
-                draft.notes.answers(&key.place, &key.written(), why);
+                draft.notes.answers(&key.location, &key.written(), why);
             }
         }
     }
-    let origin = Origin::new(&plugin.place, plugin.written());
+    let origin = Origin::new(&plugin.location, plugin.written());
     if upstreams.is_empty() {
         let why = "no usable address";
-        draft.notes.answers(&plugin.place, &origin.words, why);
+        draft.notes.answers(&plugin.location, &origin.words, why);
         return Ok(());
     }
     let domains = if from.is_empty() { zones.to_vec() } else { vec![from] };
     for domain in domains {
         if domain.contains('/') {
             let why = format!("write the reverse zone of {domain} as a domain name");
-            draft.notes.answers(&origin.place, &origin.words, why);
+            draft.notes.answers(&origin.location, &origin.words, why);
         } else {
             draft.forward(domain, &upstreams, &origin);
         }
@@ -333,11 +336,11 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
     };
     if !zones.is_empty() && zones.iter().all(|zone| zone != ".") {
         let why = "dns64d has one cache for all names; these limits apply to it";
-        draft.notes.answers(&plugin.place, &plugin.written(), why);
+        draft.notes.answers(&plugin.location, &plugin.written(), why);
     }
     let mut set = |key: &'static str, of: &Statement, text: Option<&str>| {
         if let Some(text) = text {
-            let origin = Origin::new(&of.place, of.written());
+            let origin = Origin::new(&of.location, of.written());
             draft.set_number("cache", key, seconds(text), origin);
         }
     };
@@ -356,14 +359,14 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
         let is_known = matches!(key.name(), "success" | "denial" | "prefetch" | "serve_stale");
         if has_least || !is_known {
             let why = "dns64d has no equivalent";
-            draft.notes.answers(&key.place, &key.written(), why);
+            draft.notes.answers(&key.location, &key.written(), why);
         }
     }
     if let Some(stale) = plugin.body().iter().find(|key| key.name() == "serve_stale") {
         let verifies = stale.words.iter().any(|word| word.eq_ignore_ascii_case("verify"));
-        let origin = || Origin::new(&stale.place, stale.written());
+        let origin = || Origin::new(&stale.location, stale.written());
         let Some(time) = stale.argument().map_or(Some(3_600), seconds) else {
-            return draft.notes.answers(&stale.place, &stale.written(), "not a time such as 1h");
+            return draft.notes.answers(&stale.location, &stale.written(), "not a time such as 1h");
         };
         if time > 0 {
             draft.serve_stale(time, origin());
@@ -376,7 +379,8 @@ fn cache(plugin: &Statement, draft: &mut Draft) {
 /// decides. Clients that match no line are allowed.
 fn acl(plugin: &Statement, draft: &mut Draft) {
     let mut list = FirstMatch::default();
-    let mut lost = |of: &Statement, why: &str| draft.notes.answers(&of.place, &of.written(), why);
+    let mut lost =
+        |of: &Statement, why: &str| draft.notes.answers(&of.location, &of.written(), why);
     if plugin.words.len() > 1 {
         lost(plugin, "dns64d has only one list of clients, for all zones");
     }
@@ -407,6 +411,6 @@ fn acl(plugin: &Statement, draft: &mut Draft) {
         list.then(&covered, action == "allow");
     }
     list.then(&Addresses::all(), true);
-    let origin = Origin::new(&plugin.place, plugin.written());
+    let origin = Origin::new(&plugin.location, plugin.written());
     draft.access = Some(Located { value: list.allowed(), origin });
 }

@@ -10,7 +10,7 @@ use net::address::ServiceAddr;
 use toml::Value;
 
 use super::addresses::Addresses;
-use super::notes::{Notes, Place, shortened};
+use super::notes::{Location, Notes, shortened};
 use super::prefix::WELL_KNOWN;
 
 /// Maximum number of worker threads of dns64d, which stores one bit for each thread in a 64-bit
@@ -33,19 +33,19 @@ pub(super) struct Located<T> {
 /// and is copied for each group.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
-    pub place: Place,
+    pub location: Location,
     pub words: String,
 }
 
 impl Origin {
-    pub(super) fn new(place: &Place, words: impl Into<String>) -> Origin {
+    pub(super) fn new(location: &Location, words: impl Into<String>) -> Origin {
         let words: String = words.into();
-        Origin { place: place.clone(), words: shortened(&words) }
+        Origin { location: location.clone(), words: shortened(&words) }
     }
 
     /// Returns the comment that precedes the setting in the result.
     fn comment(&self) -> String {
-        format!("# {}: {}\n", self.place, self.words)
+        format!("# {}: {}\n", self.location, self.words)
     }
 }
 
@@ -159,7 +159,7 @@ impl Draft {
         origin: Origin,
     ) {
         let Some(value) = value else {
-            return self.notes.nothing(&origin.place, &origin.words, "not a number");
+            return self.notes.nothing(&origin.location, &origin.words, "not a number");
         };
         let (.., least, most) = BOUNDS
             .into_iter()
@@ -168,7 +168,7 @@ impl Draft {
         let taken = value.clamp(least, most);
         if taken != value {
             let why = format!("{key} of dns64d is {least} to {most}; {taken} is used");
-            self.notes.answers(&origin.place, &origin.words, why);
+            self.notes.answers(&origin.location, &origin.words, why);
         }
         // The conversion cannot fail, because the bounds are far below `i64::MAX`.
         self.set(table, key, i64::try_from(taken).unwrap_or(i64::MAX), origin);
@@ -180,7 +180,7 @@ impl Draft {
         let why = format!(
             "{server} also synthesizes if a query has CD=1 (without DO); dns64d does not (RFC 6147 §5.5)"
         );
-        self.notes.answers(&origin.place, &origin.words, why);
+        self.notes.answers(&origin.location, &origin.words, why);
     }
 
     /// Sets `[cache] serve-stale`, limited to one year.
@@ -193,7 +193,7 @@ impl Draft {
     pub(super) fn set_threads(&mut self, value: &str, origin: Origin) {
         match value.parse::<usize>() {
             Ok(value) => self.threads = Some(Located { value: value.min(MAX_THREADS), origin }),
-            Err(_) => self.notes.nothing(&origin.place, &origin.words, "not a number"),
+            Err(_) => self.notes.nothing(&origin.location, &origin.words, "not a number"),
         }
     }
 
@@ -225,7 +225,7 @@ impl Draft {
             // After the conversion, an escaped dot in a label would look like a separator.
             _ if text.contains('\\') => {
                 let why = format!("'{text}' is a domain name that cannot be converted");
-                self.notes.answers(&origin.place, &origin.words, why);
+                self.notes.answers(&origin.location, &origin.words, why);
                 None
             }
             Ok(_) => {
@@ -234,7 +234,7 @@ impl Draft {
             }
             Err(error) => {
                 let why = format!("'{text}' is not a domain name: {error}");
-                self.notes.answers(&origin.place, &origin.words, why);
+                self.notes.answers(&origin.location, &origin.words, why);
                 None
             }
         }
@@ -277,7 +277,7 @@ impl Draft {
         if !before.is_empty() {
             if before != upstreams {
                 let why = "this domain already has upstreams";
-                self.notes.answers(&origin.place, &origin.words, why);
+                self.notes.answers(&origin.location, &origin.words, why);
             }
         } else if domain == "." {
             let located = |&value: &ServiceAddr| Located { value, origin: origin.clone() };
@@ -306,7 +306,7 @@ impl Draft {
             }
             if upstreams.is_empty() {
                 let why = "dns64d answers it locally; add a [[forward]] for it";
-                self.notes.answers(&origin.place, &origin.words, why);
+                self.notes.answers(&origin.location, &origin.words, why);
             } else {
                 self.forwards.push(Forward { domain, upstreams: upstreams.clone(), origin });
             }
@@ -325,7 +325,7 @@ impl Draft {
         let notes = &mut self.notes;
         self.upstreams.retain(|located| {
             if !is_good(&located.value) {
-                notes.answers(&located.origin.place, &located.origin.words, why);
+                notes.answers(&located.origin.location, &located.origin.words, why);
             }
             is_good(&located.value)
         });
@@ -333,14 +333,14 @@ impl Draft {
             let before = forward.upstreams.len();
             forward.upstreams.retain(is_good);
             if forward.upstreams.len() < before {
-                notes.answers(&forward.origin.place, &forward.origin.words, why);
+                notes.answers(&forward.origin.location, &forward.origin.words, why);
             }
         }
         self.forwards.retain(|forward| !forward.upstreams.is_empty());
         if self.upstreams.is_empty() {
             for Forward { origin, .. } in &self.forwards {
                 let why = "commented out: no default upstream is configured";
-                notes.answers(&origin.place, &origin.words, why);
+                notes.answers(&origin.location, &origin.words, why);
             }
         }
     }
@@ -354,7 +354,7 @@ impl Draft {
         self.listen = served;
         for Located { origin, .. } in lacking {
             let why = "a link-local address needs its interface, as in fe80::1%eth0";
-            self.notes.answers(&origin.place, &origin.words, why);
+            self.notes.answers(&origin.location, &origin.words, why);
         }
     }
 
@@ -369,10 +369,10 @@ impl Draft {
         };
         let most = number(&self.settings, "max-ttl").unwrap_or(LONGEST_TTL);
         if number(&self.settings, "min-ttl").is_some_and(|least| least > most) {
-            let place = self.settings.iter().position(|known| known.key == "min-ttl");
-            if let Some(least) = place.map(|place| self.settings.remove(place)) {
+            let location = self.settings.iter().position(|known| known.key == "min-ttl");
+            if let Some(least) = location.map(|location| self.settings.remove(location)) {
                 let why = "it is above the maximum TTL";
-                self.notes.answers(&least.origin.place, &least.origin.words, why);
+                self.notes.answers(&least.origin.location, &least.origin.words, why);
             }
         }
     }

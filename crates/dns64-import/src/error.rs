@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::notes::Place;
+use super::notes::Location;
 
 /// Maximum length of a configuration file of dns64d or of another server, in octets.
 pub(crate) const LONGEST_FILE: u64 = 1 << 20;
@@ -20,20 +20,20 @@ pub enum ImportError {
         source: std::io::Error,
     },
     /// A file or folder named in another file cannot be read.
-    #[error("{place}: cannot read {file}: {source}")]
+    #[error("{location}: cannot read {file}: {source}")]
     Include {
         /// File and line in which the name of the file or folder occurs.
-        place: Place,
+        location: Location,
         /// Path of the file or folder that could not be read.
         file: PathBuf,
         /// Error returned by the system call.
         source: std::io::Error,
     },
     /// A syntax error.
-    #[error("{place}: {reason}")]
+    #[error("{location}: {reason}")]
     Syntax {
         /// File and line of the syntax error.
-        place: Place,
+        location: Location,
         /// Description of the error.
         reason: String,
     },
@@ -63,10 +63,10 @@ pub enum ImportError {
 
 impl ImportError {
     /// Adds the file and line of the include directive to an error about a file that cannot be read.
-    pub(super) fn of_include(self, place: &Place) -> ImportError {
+    pub(super) fn of_include(self, location: &Location) -> ImportError {
         match self {
             ImportError::Read { file, source } => {
-                ImportError::Include { place: place.clone(), file, source }
+                ImportError::Include { location: location.clone(), file, source }
             }
             other => other,
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use glob::{MatchOptions, Pattern, glob_with};
 
 use super::error::{ImportError, LONGEST_FILE};
-use super::notes::Place;
+use super::notes::Location;
 
 /// Maximum nesting depth of included files. The limit also stops files that include each other.
 pub(super) const DEEPEST: usize = 16;
@@ -18,9 +18,9 @@ pub(super) const DEEPEST: usize = 16;
 pub(super) const MOST: usize = 1_000;
 
 /// Returns the error for an include that exceeds [`DEEPEST`] or [`MOST`].
-pub(super) fn too_many(place: &Place) -> ImportError {
+pub(super) fn too_many(location: &Location) -> ImportError {
     let reason = "files include each other, or there are too many".to_owned();
-    ImportError::Syntax { place: place.clone(), reason }
+    ImportError::Syntax { location: location.clone(), reason }
 }
 
 /// Reads a regular file of at most [`LONGEST_FILE`] octets. The file is opened in non-blocking mode. Otherwise opening

@@ -15,7 +15,7 @@ use super::draft::{Draft, Group, Located, Origin, PrefixDraft, Translation};
 use super::error::ImportError;
 use super::files::called;
 use super::lua::{self, Statement};
-use super::notes::Place;
+use super::notes::Location;
 use super::prefix;
 use super::tree::{self, Node, Value};
 use super::values::{mebibytes, seconds, socket};
@@ -46,41 +46,41 @@ const IDLE_CALLS: &[&str] =
 /// Converts a configuration of Knot Resolver. The result is added to `draft`. The file is read as YAML if its name ends
 /// with `.yaml` or `.yml`, otherwise as Lua.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
-    let place = Place::new(&called(file), 1);
+    let location = Location::new(&called(file), 1);
     if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
         yaml(&tree::yaml(file)?, draft);
     } else {
         let statements = lua::parse(file)?;
         let is_removal = |statement: &Statement| matches!(statement, Statement::Call(node) if parts(node).0 == "trust_anchors.remove");
         if !statements.iter().any(is_removal) {
-            draft.notes.answers(&place, "DNSSEC", NO_VALIDATION);
+            draft.notes.answers(&location, "DNSSEC", NO_VALIDATION);
         }
         for statement in &statements {
             match statement {
                 Statement::Call(node) => call(node, draft),
                 Statement::Set(path, node) => assignment(path, node, draft),
                 Statement::Variable => (),
-                Statement::Other(place, text) => {
+                Statement::Other(location, text) => {
                     let why = "only calls and assignments with literal arguments can be converted";
-                    draft.notes.answers(place, text, why);
+                    draft.notes.answers(location, text, why);
                 }
             }
         }
     }
     if draft.listen.is_empty() {
         for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
-            draft.listen_at((ip, 53).into(), Origin::new(&place, "no listen address: loopback"));
+            draft.listen_at((ip, 53).into(), Origin::new(&location, "no listen address: loopback"));
         }
     }
     if draft.access.is_none() {
-        let origin = Origin::new(&place, "no view: all clients");
+        let origin = Origin::new(&location, "no view: all clients");
         draft.access = Some(Located { value: Addresses::all(), origin });
     }
     Ok(())
 }
 
 fn lost(draft: &mut Draft, node: &Node, what: &str, why: &str) {
-    draft.notes.answers(&node.place, what, why);
+    draft.notes.answers(&node.location, what, why);
 }
 
 /// Returns the name and the arguments of a call. For any other value, returns an empty name and no arguments.
@@ -93,7 +93,7 @@ fn parts(node: &Node) -> (&str, &[Node]) {
 
 fn call(node: &Node, draft: &mut Draft) {
     let written = node.written();
-    let origin = Origin::new(&node.place, written.clone());
+    let origin = Origin::new(&node.location, written.clone());
     let (name, arguments) = parts(node);
     match name {
         "net.listen" => listen(node, arguments, draft),
@@ -122,11 +122,11 @@ fn call(node: &Node, draft: &mut Draft) {
             lost(draft, node, &written, "add the clients to [access], or to a [[group]]");
         }
         name if IDLE_CALLS.iter().any(|idle| name.starts_with(idle)) => {
-            draft.notes.nothing(&node.place, &written, "dns64d does not need it");
+            draft.notes.nothing(&node.location, &written, "dns64d does not need it");
         }
         "net.ipv4" | "net.ipv6" | "net.bufsize" | "net.tls" | "net.outgoing_v4"
         | "net.outgoing_v6" => {
-            draft.notes.nothing(&node.place, &written, "dns64d does not need it");
+            draft.notes.nothing(&node.location, &written, "dns64d does not need it");
         }
         _ => lost(draft, node, &written, "dns64d has no equivalent"),
     }
@@ -143,7 +143,7 @@ fn assignment(path: &str, node: &Node, draft: &mut Draft) {
                 if name.is_empty() {
                     load(settings, draft);
                 } else if name == "dns64" {
-                    let origin = Origin::new(&settings.place, settings.written());
+                    let origin = Origin::new(&settings.location, settings.written());
                     match settings.text() {
                         Some("true") => translate(None, None, origin, draft),
                         Some(prefix) => translate(Some(prefix), None, origin, draft),
@@ -163,7 +163,7 @@ fn assignment(path: &str, node: &Node, draft: &mut Draft) {
 fn cache(node: &Node, written: &str, draft: &mut Draft) {
     let size = node.text().map(|text| text.replace([' ', '*'], ""));
     let size = size.as_deref().and_then(mebibytes);
-    draft.set_number("cache", "mebibytes", size, Origin::new(&node.place, written));
+    draft.set_number("cache", "mebibytes", size, Origin::new(&node.location, written));
 }
 
 fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
@@ -172,13 +172,13 @@ fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
     let port = port.unwrap_or(53);
     if matches!(kind, Some("control" | "webmgmt")) {
         let why = "it serves no DNS; dns64d has [control] and [metrics]";
-        return draft.notes.nothing(&node.place, &node.written(), why);
+        return draft.notes.nothing(&node.location, &node.written(), why);
     }
     if kind.is_some_and(|kind| kind != "dns") || (kind.is_none() && matches!(port, 443 | 853)) {
         let why = "dns64d serves only UDP and TCP";
-        return draft.notes.answers(&node.place, &node.written(), why);
+        return draft.notes.answers(&node.location, &node.written(), why);
     }
-    let origin = || Origin::new(&node.place, node.written());
+    let origin = || Origin::new(&node.location, node.written());
     for address in arguments.first().map(Node::elements).unwrap_or_default() {
         match address.text().and_then(|text| text.parse::<HostAddr>().ok()) {
             Some(host) => draft.listen_at(ServiceAddr::new(host, port), origin()),
@@ -192,7 +192,7 @@ fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
 fn load(module: &Node, draft: &mut Draft) {
     let text = module.text().unwrap_or_default();
     let name = text.split([' ', '<', '>']).next().unwrap_or_default();
-    let origin = Origin::new(&module.place, text);
+    let origin = Origin::new(&module.location, text);
     match name {
         // An earlier `dns64.config` call takes precedence over the defaults.
         "dns64" if draft.translation.prefixes.is_empty() => translate(None, None, origin, draft),
@@ -212,10 +212,10 @@ fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, d
     };
     let Some(prefix) = prefix else {
         let why = "not a 96-bit prefix that dns64d accepts";
-        return draft.notes.answers(&origin.place, &origin.words, why);
+        return draft.notes.answers(&origin.location, &origin.words, why);
     };
     let why = "Knot Resolver synthesizes if one of several AAAA records is excluded; dns64d returns the others (RFC 6147 §5.1.4)";
-    draft.notes.answers(&origin.place, &origin.words, why);
+    draft.notes.answers(&origin.location, &origin.words, why);
     let default = || network(DEFAULT_EXCLUDE).map(Addresses::from);
     draft.translation = Translation {
         prefixes: vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }],
@@ -242,7 +242,7 @@ fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
                 exclude = Some(subnets);
             }
             "rev_ttl" | "rev-ttl" | "reverse-ttl" => {
-                let origin = Origin::new(&node.place, format!("{key} {}", node.written()));
+                let origin = Origin::new(&node.location, format!("{key} {}", node.written()));
                 draft.set_number("local", "reverse-ttl", node.text().and_then(seconds), origin);
             }
             _ => lost(draft, node, key, "dns64d has no equivalent"),
@@ -281,7 +281,7 @@ fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
         lost(draft, node, &node.written(), "an earlier policy applies to all names");
         return;
     }
-    let origin = Origin::new(&node.place, node.written());
+    let origin = Origin::new(&node.location, node.written());
     domains.iter().for_each(|domain| draft.forward(domain, &upstreams, &origin));
 }
 
@@ -301,7 +301,7 @@ fn domains(names: &Node) -> Option<Vec<&str>> {
 fn yaml(root: &Node, draft: &mut Draft) {
     let validates = root.get("dnssec").and_then(Node::text) != Some("false");
     if validates {
-        draft.notes.answers(&root.place, "dnssec", NO_VALIDATION);
+        draft.notes.answers(&root.location, "dnssec", NO_VALIDATION);
     }
     for (key, node) in root.entries() {
         let written = format!("{key}: {}", node.written());
@@ -316,10 +316,10 @@ fn yaml(root: &Node, draft: &mut Draft) {
             "workers" if node.text() == Some("auto") => (),
             "workers" => {
                 let value = node.text().unwrap_or_default();
-                draft.set_threads(value, Origin::new(&node.place, written));
+                draft.set_threads(value, Origin::new(&node.location, written));
             }
             "rundir" | "hostname" | "nsid" | "monitoring" | "management" | "logging" => {
-                draft.notes.nothing(&node.place, &written, "dns64d does not need it");
+                draft.notes.nothing(&node.location, &written, "dns64d does not need it");
             }
             _ => lost(draft, node, &written, "dns64d has no equivalent"),
         }
@@ -331,13 +331,13 @@ fn network_yaml(node: &Node, draft: &mut Draft) {
         match key.as_str() {
             "listen" => node.elements().iter().for_each(|socket| listen_yaml(socket, draft)),
             "tcp-pipeline" => {
-                let origin = Origin::new(&node.place, format!("{key}: {}", node.written()));
+                let origin = Origin::new(&node.location, format!("{key}: {}", node.written()));
                 let value = node.text().and_then(|text| text.parse().ok());
                 draft.set_number("limits", "tcp-pipeline", value, origin);
             }
             "do-ipv4" | "do-ipv6" | "out-interface-v4" | "out-interface-v6"
             | "edns-tcp-keepalive" | "edns-buffer-size" => {
-                draft.notes.nothing(&node.place, key, "dns64d does not need it");
+                draft.notes.nothing(&node.location, key, "dns64d does not need it");
             }
             _ => lost(draft, node, key, "dns64d has no equivalent"),
         }
@@ -347,14 +347,14 @@ fn network_yaml(node: &Node, draft: &mut Draft) {
 fn cache_yaml(node: &Node, draft: &mut Draft) {
     for (key, node) in node.entries() {
         let written = format!("{key}: {}", node.written());
-        let origin = Origin::new(&node.place, written.clone());
+        let origin = Origin::new(&node.location, written.clone());
         let time = node.text().and_then(seconds);
         match key.as_str() {
             "size-max" => cache(node, &written, draft),
             "ttl-min" => draft.set_number("cache", "min-ttl", time, origin),
             "ttl-max" => draft.set_number("cache", "max-ttl", time, origin),
             "storage" | "garbage-collector" | "prefetch" => {
-                draft.notes.nothing(&node.place, &written, "dns64d does not need it");
+                draft.notes.nothing(&node.location, &written, "dns64d does not need it");
             }
             _ => lost(draft, node, &written, "dns64d has no equivalent"),
         }
@@ -372,7 +372,7 @@ fn listen_yaml(listening: &Node, draft: &mut Draft) {
     for interface in interfaces {
         match interface.text().and_then(|text| socket(text, port.unwrap_or(53))) {
             Some(address) => {
-                draft.listen_at(address, Origin::new(&interface.place, listening.written()));
+                draft.listen_at(address, Origin::new(&interface.location, listening.written()));
             }
             None => {
                 lost(draft, listening, &listening.written(), "list the addresses of the interface");
@@ -382,7 +382,7 @@ fn listen_yaml(listening: &Node, draft: &mut Draft) {
 }
 
 fn dns64_yaml(node: &Node, draft: &mut Draft) {
-    let origin = Origin::new(&node.place, format!("dns64: {}", node.written()));
+    let origin = Origin::new(&node.location, format!("dns64: {}", node.written()));
     match node.text() {
         Some("true") => translate(None, None, origin, draft),
         Some(_) => (),
@@ -422,7 +422,7 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
             }
         }
     }
-    let origin = Origin::new(&rule.place, rule.written());
+    let origin = Origin::new(&rule.location, rule.written());
     for subtree in subtrees.iter().filter_map(Node::text) {
         if !upstreams.is_empty() {
             draft.forward(subtree, &upstreams, &origin);
@@ -463,7 +463,7 @@ fn views_yaml(views: &[Node], draft: &mut Draft) {
         }
     }
     let Some(first) = views.first() else { return };
-    let origin = Origin::new(&first.place, "views");
+    let origin = Origin::new(&first.location, "views");
     let clients = most_specific(allowed);
     let without = most_specific(untranslated).and(&clients);
     if !without.is_empty() {

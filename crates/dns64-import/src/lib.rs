@@ -42,7 +42,7 @@ pub use self::error::ImportError;
 pub use self::files::read_file;
 use self::files::{called, read};
 pub use self::local_zones::standard_local_zones;
-pub use self::notes::{Note, Place};
+pub use self::notes::{Location, Note};
 
 /// Server software from which a configuration is imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use super::error::ImportError;
 use super::files::{self, MOST, called, folder_of, read, too_many};
-use super::notes::Place;
+use super::notes::Location;
 use super::tree::{Node, Value};
 
 /// A statement of a kresd.conf.
@@ -29,7 +29,7 @@ pub(super) enum Statement {
     /// An assignment to a variable. Uses of the variable are replaced by the value.
     Variable,
     /// A statement that cannot be parsed.
-    Other(Place, String),
+    Other(Location, String),
 }
 
 /// Maximum nesting depth of tables and calls.
@@ -78,31 +78,31 @@ impl Reader<'_> {
             let (rest, line) = (cursor.rest, cursor.line);
             let statement = cursor.statement().unwrap_or_else(|| {
                 (cursor.rest, cursor.line) = (rest, line);
-                let place = cursor.place();
-                Statement::Other(place, cursor.take(statement_len(rest)).trim().to_owned())
+                let location = cursor.location();
+                Statement::Other(location, cursor.take(statement_len(rest)).trim().to_owned())
             });
-            let Some((place, named)) = included(&statement) else {
+            let Some((location, named)) = included(&statement) else {
                 self.statements.push(statement);
                 continue;
             };
             self.files += 1;
             if depth >= files::DEEPEST || self.files > MOST {
-                return Err(too_many(place));
+                return Err(too_many(location));
             }
             let path = self.folder.join(named);
             self.file(&path, depth + 1, cursor.variables)
-                .map_err(|error| error.of_include(place))?;
+                .map_err(|error| error.of_include(location))?;
         }
     }
 }
 
 /// Returns the location and the file name of a `dofile('FILE')` statement.
-fn included(statement: &Statement) -> Option<(&Place, &str)> {
-    let Statement::Call(Node { place, value: Value::Call(name, arguments) }) = statement else {
+fn included(statement: &Statement) -> Option<(&Location, &str)> {
+    let Statement::Call(Node { location, value: Value::Call(name, arguments) }) = statement else {
         return None;
     };
     match &arguments[..] {
-        [file] if name == "dofile" => Some((place, file.text()?)),
+        [file] if name == "dofile" => Some((location, file.text()?)),
         _ => None,
     }
 }
@@ -119,8 +119,8 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn place(&self) -> Place {
-        Place::new(&self.name, self.line)
+    fn location(&self) -> Location {
+        Location::new(&self.name, self.line)
     }
 
     /// Returns the next `len` octets, and moves the cursor past them.
@@ -181,7 +181,7 @@ impl<'a> Cursor<'a> {
 
     fn statement(&mut self) -> Option<Statement> {
         self.skip();
-        let place = self.place();
+        let location = self.location();
         let mut path = self.path()?;
         let is_local = path == "local";
         if is_local {
@@ -190,7 +190,7 @@ impl<'a> Cursor<'a> {
         if !self.consume("=") {
             let arguments = self.arguments(0)?;
             let value = Value::Call(path.to_owned(), arguments);
-            return self.ends().then_some(Statement::Call(Node { place, value }));
+            return self.ends().then_some(Statement::Call(Node { location, value }));
         }
         if !is_local && (path.contains(['.', ':']) || SETTINGS.contains(&path)) {
             let value = self.expression(0)?;
@@ -240,12 +240,12 @@ impl<'a> Cursor<'a> {
         }
         let second = self.operand(depth)?;
         let text = format!("{} * {}", first.text()?, second.text()?);
-        Some(Node { place: first.place, value: Value::Text(text) })
+        Some(Node { location: first.location, value: Value::Text(text) })
     }
 
     fn operand(&mut self, depth: usize) -> Option<Node> {
         self.skip();
-        let place = self.place();
+        let location = self.location();
         let next = self.rest.chars().next()?;
         let value = match next {
             '\'' | '"' => {
@@ -279,7 +279,7 @@ impl<'a> Cursor<'a> {
                 }
             }
         };
-        Some(Node { place, value })
+        Some(Node { location, value })
     }
 
     /// Parses a table: a list of values, or keys with values.

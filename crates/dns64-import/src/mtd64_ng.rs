@@ -13,7 +13,7 @@ use super::addresses::{Addresses, network};
 use super::draft::{Draft, Located, Origin, PrefixDraft, Translation};
 use super::error::ImportError;
 use super::files::{called, read};
-use super::notes::Place;
+use super::notes::Location;
 use super::prefix;
 use super::values::socket;
 
@@ -26,19 +26,19 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     let name = called(file);
     let mut port = 53;
     for (number, line) in read(file)?.lines().enumerate() {
-        let place = Place::new(&name, number + 1);
+        let location = Location::new(&name, number + 1);
         let line = line.split("//").next().unwrap_or_default().trim();
         if line.starts_with('#') {
             continue;
         }
         let mut words = line.split_whitespace();
         let (Some(key), value) = (words.next(), words.next().unwrap_or_default()) else { continue };
-        let origin = Origin::new(&place, line);
-        let mut lost = |why: &str| draft.notes.answers(&place, line, why);
+        let origin = Origin::new(&location, line);
+        let mut lost = |why: &str| draft.notes.answers(&location, line, why);
         match key {
             "nameserver" if value == "defaults" => {
                 draft.notes.nothing(
-                    &place,
+                    &location,
                     line,
                     "without [[upstream]] the servers of /etc/resolv.conf are used",
                 );
@@ -61,19 +61,19 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
             "port" => port = value.parse().unwrap_or(port),
             "num-threads" => draft.set_threads(value, origin),
             key if IDLE.contains(&key) => {
-                draft.notes.nothing(&place, line, "dns64d does not need it");
+                draft.notes.nothing(&location, line, "dns64d does not need it");
             }
             _ => lost("dns64d has no equivalent"),
         }
     }
     // mtd64-ng listens on `[::]`, which also accepts IPv4.
-    let place = Place::new(&name, 1);
+    let location = Location::new(&name, 1);
     for ip in
         [std::net::IpAddr::from(Ipv6Addr::UNSPECIFIED), std::net::Ipv4Addr::UNSPECIFIED.into()]
     {
-        draft.listen_at(ServiceAddr::new(ip, port), Origin::new(&place, "all addresses"));
+        draft.listen_at(ServiceAddr::new(ip, port), Origin::new(&location, "all addresses"));
     }
-    let origin = Origin::new(&place, "all clients");
+    let origin = Origin::new(&location, "all clients");
     draft.access = Some(Located { value: Addresses::all(), origin });
     Ok(())
 }

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 /// Location in a configuration: file and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     file: Arc<str>,
     line: usize,
 }
 
-impl Place {
+impl Location {
     /// Creates the location of line `line` of `file`; lines are counted from 1.
-    pub(super) fn new(file: &Arc<str>, line: usize) -> Place {
-        Place { file: file.clone(), line }
+    pub(super) fn new(file: &Arc<str>, line: usize) -> Location {
+        Location { file: file.clone(), line }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -27,7 +27,7 @@ impl fmt::Display for Place {
 /// Note on a setting that is not carried over, or is carried over only in part.
 #[derive(Clone, Debug)]
 pub struct Note {
-    place: Place,
+    location: Location,
     /// Text of the setting.
     what: String,
     /// Reason why the setting is not carried over, and advice.
@@ -46,7 +46,7 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let weight =
             if self.changes_answers { "answers may differ" } else { "no effect on answers" };
-        write!(f, "{}: {}: not carried over ({weight}): {}", self.place, self.what, self.why)
+        write!(f, "{}: {}: not carried over ({weight}): {}", self.location, self.what, self.why)
     }
 }
 
@@ -56,17 +56,17 @@ pub(super) struct Notes(Vec<Note>);
 
 impl Notes {
     /// Adds a note on a setting that is not carried over and affects answers.
-    pub(super) fn answers(&mut self, place: &Place, what: &str, why: impl Into<String>) {
-        self.push(place, what, why.into(), true);
+    pub(super) fn answers(&mut self, location: &Location, what: &str, why: impl Into<String>) {
+        self.push(location, what, why.into(), true);
     }
 
     /// Adds a note on a setting that is not carried over and does not affect answers.
-    pub(super) fn nothing(&mut self, place: &Place, what: &str, why: impl Into<String>) {
-        self.push(place, what, why.into(), false);
+    pub(super) fn nothing(&mut self, location: &Location, what: &str, why: impl Into<String>) {
+        self.push(location, what, why.into(), false);
     }
 
-    fn push(&mut self, place: &Place, what: &str, why: String, changes_answers: bool) {
-        let note = Note { place: place.clone(), what: shortened(what), why, changes_answers };
+    fn push(&mut self, location: &Location, what: &str, why: String, changes_answers: bool) {
+        let note = Note { location: location.clone(), what: shortened(what), why, changes_answers };
         self.0.push(note);
     }
 

@@ -16,7 +16,7 @@ use super::draft::{Draft, Located, Origin, PrefixDraft};
 use super::error::ImportError;
 use super::files::{MOST, called, folder_of, of_folder, read, too_many};
 use super::local_zones::standard_local_zones;
-use super::notes::Place;
+use super::notes::Location;
 use super::prefix;
 use super::tree::{self, Node};
 use super::values::socket;
@@ -112,7 +112,7 @@ const IDLE: &[&str] = &[
 
 /// A setting of PowerDNS Recursor with its values.
 struct Setting {
-    place: Place,
+    location: Location,
     key: String,
     values: Vec<String>,
 }
@@ -131,7 +131,7 @@ impl Setting {
     }
 
     fn origin(&self) -> Origin {
-        Origin::new(&self.place, self.written())
+        Origin::new(&self.location, self.written())
     }
 }
 
@@ -143,17 +143,17 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     } else {
         lines(file, &mut settings, 0)?;
     }
-    let place = Place::new(&called(file), 1);
+    let location = Location::new(&called(file), 1);
     if settings.iter().all(|setting| setting.key != "dns64-prefix") {
-        draft.notes.nothing(&place, "dns64-prefix", "there is none: translation is off");
+        draft.notes.nothing(&location, "dns64-prefix", "there is none: translation is off");
     }
-    reverse_zones(&settings, &place, draft);
-    queries_without_rd(&settings, &place, draft);
+    reverse_zones(&settings, &location, draft);
+    queries_without_rd(&settings, &location, draft);
     let port = settings.iter().rev().find(|setting| setting.key == "local-port");
     let port = port.and_then(|setting| setting.value().parse().ok()).unwrap_or(53);
     settings.iter().for_each(|setting| carry(setting, port, draft));
     if draft.listen.is_empty() {
-        let origin = Origin::new(&place, "no local-address: loopback");
+        let origin = Origin::new(&location, "no local-address: loopback");
         draft.listen_at((Ipv4Addr::LOCALHOST, port).into(), origin);
     }
     Ok(())
@@ -165,20 +165,20 @@ fn find<'a>(settings: &'a [Setting], key: &str) -> Option<&'a Setting> {
 
 /// Adds the reverse zones that PowerDNS Recursor answers locally. `serve-rfc1918=no` disables all
 /// of them. `serve-rfc6303=no` disables all except those of private IPv4 addresses and loopback.
-fn reverse_zones(settings: &[Setting], place: &Place, draft: &mut Draft) {
+fn reverse_zones(settings: &[Setting], location: &Location, draft: &mut Draft) {
     let [private, others] = ["serve-rfc1918", "serve-rfc6303"].map(|key| find(settings, key));
     if private.is_some_and(Setting::is_off) {
         return;
     }
     if others.is_none() {
         let why = "the default since 5.1.3 is used; earlier versions resolve zones of RFC 6303 such as 113.0.203.in-addr.arpa and 8.b.d.0.1.0.0.2.ip6.arpa";
-        draft.notes.answers(place, "serve-rfc6303", why);
+        draft.notes.answers(location, "serve-rfc6303", why);
     }
     let serves_others = !others.is_some_and(Setting::is_off);
     let is_served = |zone: &String| is_private_reverse(zone) || (serves_others && is_rfc6303(zone));
     let value = Value::Array(standard_local_zones().filter(is_served).map(Value::String).collect());
     let default = "serve-rfc1918=yes, serve-rfc6303=yes";
-    let origin = others.or(private).map_or_else(|| Origin::new(place, default), Setting::origin);
+    let origin = others.or(private).map_or_else(|| Origin::new(location, default), Setting::origin);
     draft.local_zones = Some(Located { value, origin });
 }
 
@@ -208,10 +208,10 @@ fn octets(zone: &str) -> Option<Vec<u8>> {
 
 /// Adds a note about queries with RD=0, which PowerDNS Recursor has refused by default since
 /// version 5.0.
-fn queries_without_rd(settings: &[Setting], place: &Place, draft: &mut Draft) {
+fn queries_without_rd(settings: &[Setting], location: &Location, draft: &mut Draft) {
     const REFUSED: &str = "PowerDNS Recursor refuses queries with RD=0; dns64d answers them";
     match find(settings, "allow-no-rd") {
-        None => draft.notes.answers(place, "allow-no-rd=no (default since 5.0)", REFUSED),
+        None => draft.notes.answers(location, "allow-no-rd=no (default since 5.0)", REFUSED),
         Some(setting) if setting.is_off() => lost(setting, REFUSED, draft),
         Some(setting) => {
             let why = "PowerDNS Recursor answers queries with RD=0 from its cache; dns64d answers them like others";
@@ -240,8 +240,8 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
             if line.is_empty() {
                 continue;
             }
-            let place = Place::new(&name, number + 1);
-            settings.push(Setting { place, key: line.to_owned(), values: vec!["yes".into()] });
+            let location = Location::new(&name, number + 1);
+            settings.push(Setting { location, key: line.to_owned(), values: vec!["yes".into()] });
             continue;
         };
         let key = key.trim_end();
@@ -249,19 +249,19 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
             Some(key) => (key.trim_end(), true),
             None => (key, false),
         };
-        let place = Place::new(&name, number + 1);
+        let location = Location::new(&name, number + 1);
         if key == "include-dir" {
             // If `include-dir` occurs several times, the last one applies.
-            folder = Some((value.trim().to_owned(), place));
+            folder = Some((value.trim().to_owned(), location));
             continue;
         }
         let values = value.split(',').map(|value| value.trim().to_owned()).collect();
-        add(settings, Setting { place, key: key.to_owned(), values }, adds);
+        add(settings, Setting { location, key: key.to_owned(), values }, adds);
     }
     // `include-dir` has no effect in an included file.
-    let Some((named, place)) = folder.filter(|_| depth == 0) else { return Ok(()) };
-    for file in include(file, &named, ".conf", &place)? {
-        lines(&file, settings, depth + 1).map_err(|error| error.of_include(&place))?;
+    let Some((named, location)) = folder.filter(|_| depth == 0) else { return Ok(()) };
+    for file in include(file, &named, ".conf", &location)? {
+        lines(&file, settings, depth + 1).map_err(|error| error.of_include(&location))?;
     }
     Ok(())
 }
@@ -273,14 +273,14 @@ fn include(
     by: &Path,
     named: &str,
     ending: &str,
-    place: &Place,
+    location: &Location,
 ) -> Result<Vec<PathBuf>, ImportError> {
     if named.is_empty() {
         return Ok(Vec::new());
     }
     let folder = folder_of(by).join(named);
-    let files = of_folder(&folder, ending).map_err(|error| error.of_include(place))?;
-    if files.len() > MOST { Err(too_many(place)) } else { Ok(files) }
+    let files = of_folder(&folder, ending).map_err(|error| error.of_include(location))?;
+    if files.len() > MOST { Err(too_many(location)) } else { Ok(files) }
 }
 
 /// Removes a comment, which begins with `#` at the start of the line or after a blank.
@@ -308,20 +308,20 @@ fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(),
     for (section, entries) in tree::yaml(file)?.entries() {
         for (key, node) in entries.entries() {
             if key == "include_dir" {
-                folder = node.text().map(|text| (text.to_owned(), node.place.clone()));
+                folder = node.text().map(|text| (text.to_owned(), node.location.clone()));
                 continue;
             }
             let key = old_name(section, key);
             let values = node.elements().iter().map(old_value).collect();
             // A list in an included file extends the list of the earlier files.
             let adds = depth > 0 && matches!(node.value, tree::Value::List(_));
-            add(settings, Setting { place: node.place.clone(), key, values }, adds);
+            add(settings, Setting { location: node.location.clone(), key, values }, adds);
         }
     }
     // `include-dir` has no effect in an included file.
-    let Some((named, place)) = folder.filter(|_| depth == 0) else { return Ok(()) };
-    for file in include(file, &named, ".yml", &place)? {
-        of_yaml(&file, settings, depth + 1).map_err(|error| error.of_include(&place))?;
+    let Some((named, location)) = folder.filter(|_| depth == 0) else { return Ok(()) };
+    for file in include(file, &named, ".yml", &location)? {
+        of_yaml(&file, settings, depth + 1).map_err(|error| error.of_include(&location))?;
     }
     Ok(())
 }
@@ -392,7 +392,7 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         | "hint-file"
             if value.is_empty() => {}
         key if IDLE.iter().any(|idle| key.starts_with(idle)) => {
-            draft.notes.nothing(&setting.place, &setting.written(), "dns64d does not need it");
+            draft.notes.nothing(&setting.location, &setting.written(), "dns64d does not need it");
         }
         // These settings are converted by other functions.
         "serve-rfc1918" | "serve-rfc6303" | "allow-no-rd" => (),
@@ -402,7 +402,7 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
 }
 
 fn lost(setting: &Setting, why: &str, draft: &mut Draft) {
-    draft.notes.answers(&setting.place, &setting.written(), why);
+    draft.notes.answers(&setting.location, &setting.written(), why);
 }
 
 fn listen(setting: &Setting, port: u16, draft: &mut Draft) {
@@ -456,10 +456,10 @@ fn forward(setting: &Setting, draft: &mut Draft) {
         if upstreams.is_empty() {
             lost(setting, "no usable address", draft);
         } else {
-            let origin = Origin::new(&setting.place, zone.as_str());
+            let origin = Origin::new(&setting.location, zone.as_str());
             if !is_recursive {
                 let why = "they are asked with RD, as resolvers: right where they answer for all of the zone";
-                draft.notes.answers(&origin.place, &origin.words, why);
+                draft.notes.answers(&origin.location, &origin.words, why);
             }
             draft.forward(name, &upstreams, &origin);
         }

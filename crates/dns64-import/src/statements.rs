@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::error::ImportError;
 use super::files::{DEEPEST, MOST, called, changed_directory, folder_of, included, read, too_many};
-use super::notes::Place;
+use super::notes::Location;
 
 /// A statement: its words, and its block if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
-    pub place: Place,
+    pub location: Location,
     pub words: Vec<String>,
     pub block: Option<Vec<Statement>>,
 }
@@ -134,7 +134,7 @@ impl Parser {
                 (_, name, Some(named))
                     if name == style.include() && !self.snippets.contains(named) =>
                 {
-                    all.extend(self.included(named, &statement.place, file, depth)?);
+                    all.extend(self.included(named, &statement.location, file, depth)?);
                     continue;
                 }
                 (Style::Semicolons, "directory", Some(named)) => {
@@ -156,7 +156,7 @@ impl Parser {
     fn included(
         &mut self,
         named: &str,
-        place: &Place,
+        location: &Location,
         file: &Path,
         depth: usize,
     ) -> Result<Vec<Statement>, ImportError> {
@@ -168,15 +168,15 @@ impl Parser {
         if paths.is_empty() && self.style == Style::Semicolons {
             let source = io::Error::new(io::ErrorKind::NotFound, "no file matches this pattern");
             let file = folder.join(named);
-            return Err(ImportError::Include { place: place.clone(), file, source });
+            return Err(ImportError::Include { location: location.clone(), file, source });
         }
         let mut all = Vec::new();
         for path in paths {
             self.files += 1;
             if depth >= DEEPEST || self.files > MOST {
-                return Err(too_many(place));
+                return Err(too_many(location));
             }
-            all.extend(self.file(&path, depth + 1).map_err(|error| error.of_include(place))?);
+            all.extend(self.file(&path, depth + 1).map_err(|error| error.of_include(location))?);
         }
         Ok(all)
     }
@@ -205,8 +205,8 @@ fn block(tokens: &mut Tokens, depth: usize) -> Result<Vec<Statement>, ImportErro
     let mut statements = Vec::new();
     let mut open: Option<Statement> = None;
     while let Some((token, line)) = tokens.peek().cloned() {
-        let place = Place::new(&tokens.name, line);
-        let fresh = || Statement { place, words: Vec::new(), block: None };
+        let location = Location::new(&tokens.name, line);
+        let fresh = || Statement { location, words: Vec::new(), block: None };
         match token {
             Token::Close => break,
             Token::End => statements.extend(open.take()),
@@ -233,7 +233,7 @@ fn block(tokens: &mut Tokens, depth: usize) -> Result<Vec<Statement>, ImportErro
 }
 
 fn bad(name: &Arc<str>, line: usize, reason: &str) -> ImportError {
-    ImportError::Syntax { place: Place::new(name, line), reason: reason.to_owned() }
+    ImportError::Syntax { location: Location::new(name, line), reason: reason.to_owned() }
 }
 
 /// Splits a text into tokens, and removes comments. `!` is a separate token in named.conf.

@@ -12,7 +12,7 @@ use saphyr_parser::{BufferedInput, Event, Parser, ScalarStyle, Tag};
 
 use super::error::{ImportError, LONGEST_FILE};
 use super::files::{called, read};
-use super::notes::{Place, shortened};
+use super::notes::{Location, shortened};
 
 /// Maximum nesting depth of lists and tables.
 const DEEPEST: usize = 64;
@@ -20,7 +20,7 @@ const DEEPEST: usize = 64;
 /// A value with its location.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub place: Place,
+    pub location: Location,
     pub value: Value,
 }
 
@@ -147,7 +147,8 @@ impl<'a> Reader<'a> {
                 document = Some(self.node(event, line, 0)?);
             }
         }
-        let nothing = || Node { place: Place::new(&self.name, 1), value: Value::Table(Vec::new()) };
+        let nothing =
+            || Node { location: Location::new(&self.name, 1), value: Value::Table(Vec::new()) };
         Ok(document.unwrap_or_else(nothing))
     }
 
@@ -163,11 +164,11 @@ impl<'a> Reader<'a> {
         if opens && depth >= DEEPEST {
             return Err(too_deep(line));
         }
-        let place = Place::new(&self.name, line);
+        let location = Location::new(&self.name, line);
         let (value, anchor) = match event {
             Event::Alias(anchor) => {
                 let value = self.alias(anchor, line, depth)?;
-                return Ok(Node { place, value });
+                return Ok(Node { location, value });
             }
             Event::Scalar(text, style, anchor, tag) => {
                 (Value::Text(scalar(&text, style, tag.as_deref())), anchor)
@@ -177,7 +178,7 @@ impl<'a> Reader<'a> {
             // Other events do not occur within a document.
             _ => (Value::Text(String::new()), 0),
         };
-        let node = Node { place, value };
+        let node = Node { location, value };
         // The ID 0 means that the value has no anchor.
         if anchor > 0 {
             self.charge_copy(&node, line)?;
@@ -326,8 +327,8 @@ mod tests {
             root.written(),
             "{ a: [1, { b: c }], d: [1, { b: c }], e: [[1, { b: c }], [1, { b: c }]] }"
         );
-        let place = root.get("d").unwrap().place.to_string();
-        assert!(place.ends_with(":2"), "{place}");
+        let location = root.get("d").unwrap().location.to_string();
+        assert!(location.ends_with(":2"), "{location}");
     }
 
     #[test]

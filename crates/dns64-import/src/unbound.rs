@@ -17,7 +17,7 @@ use super::draft::{Draft, Located, Origin, PrefixDraft};
 use super::error::ImportError;
 use super::files::{DEEPEST, MOST, called, changed_directory, folder_of, included, read, too_many};
 use super::local_zones::standard_local_zones;
-use super::notes::Place;
+use super::notes::Location;
 use super::prefix;
 use super::values::{mebibytes, seconds, socket};
 
@@ -102,7 +102,7 @@ const FIXED: [&str; 3] = ["localhost", "invalid", "onion"];
 
 /// A key of unbound.conf with its values.
 struct Entry {
-    place: Place,
+    location: Location,
     key: String,
     values: Vec<String>,
 }
@@ -117,7 +117,7 @@ impl Entry {
     }
 
     fn origin(&self) -> Origin {
-        Origin::new(&self.place, self.written())
+        Origin::new(&self.location, self.written())
     }
 
     fn is_yes(&self) -> bool {
@@ -127,7 +127,7 @@ impl Entry {
 
 /// A clause with its entries.
 struct Clause {
-    place: Place,
+    location: Location,
     name: String,
     entries: Vec<Entry>,
 }
@@ -143,8 +143,11 @@ impl Clause {
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let mut clauses = Clauses { all: Vec::new(), files: 0, directory: folder_of(file).to_owned() };
     clauses.read(file, 0)?;
-    let mut server =
-        Clause { place: Place::new(&called(file), 1), name: "server".into(), entries: Vec::new() };
+    let mut server = Clause {
+        location: Location::new(&called(file), 1),
+        name: "server".into(),
+        entries: Vec::new(),
+    };
     let (of_server, others): (Vec<Clause>, Vec<Clause>) =
         clauses.all.into_iter().partition(|clause| clause.name == "server");
     server.entries.extend(of_server.into_iter().flat_map(|clause| clause.entries));
@@ -153,7 +156,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
             "forward-zone" => forward_zone(&clause, &server, draft),
             "remote-control" | "dnstap" | "cachedb" => (),
             name => draft.notes.answers(
-                &clause.place,
+                &clause.location,
                 name,
                 "dns64d only forwards to resolvers, and has no zones, views or scripts",
             ),
@@ -184,17 +187,17 @@ impl Clauses {
     fn read(&mut self, file: &Path, depth: usize) -> Result<(), ImportError> {
         let mut words = words(&read(file)?, &called(file))?;
         while let Some(word) = words.pop_front() {
-            let bad = |reason| ImportError::Syntax { place: word.place.clone(), reason };
+            let bad = |reason| ImportError::Syntax { location: word.location.clone(), reason };
             let Some((key, rest)) = word.keyword() else {
                 return Err(bad(format!("'{}' is not a key: a key ends in ':'", word.text)));
             };
             if !rest.is_empty() {
-                let (place, text) = (word.place.clone(), rest.to_owned());
-                words.push_front(Word { place, text, is_quoted: false });
+                let (location, text) = (word.location.clone(), rest.to_owned());
+                words.push_front(Word { location, text, is_quoted: false });
             }
             if CLAUSES.contains(&key) {
-                let (place, name) = (word.place.clone(), key.to_owned());
-                self.all.push(Clause { place, name, entries: Vec::new() });
+                let (location, name) = (word.location.clone(), key.to_owned());
+                self.all.push(Clause { location, name, entries: Vec::new() });
                 continue;
             }
             if key == "dns64" {
@@ -203,7 +206,7 @@ impl Clauses {
             }
             let values = values(&mut words);
             if matches!(key, "include" | "include-toplevel") {
-                values.iter().try_for_each(|named| self.include(named, &word.place, depth))?;
+                values.iter().try_for_each(|named| self.include(named, &word.location, depth))?;
                 continue;
             }
             let Some(clause) = self.all.last_mut() else {
@@ -212,20 +215,25 @@ impl Clauses {
             if let ("server", "directory", [named]) = (&*clause.name, key, &values[..]) {
                 self.directory = changed_directory(&self.directory, named);
             }
-            let (place, key) = (word.place.clone(), key.to_owned());
-            clause.entries.push(Entry { place, key, values });
+            let (location, key) = (word.location.clone(), key.to_owned());
+            clause.entries.push(Entry { location, key, values });
         }
         Ok(())
     }
 
     /// Reads the files that an include refers to. A pattern may match no file.
-    fn include(&mut self, named: &str, place: &Place, depth: usize) -> Result<(), ImportError> {
+    fn include(
+        &mut self,
+        named: &str,
+        location: &Location,
+        depth: usize,
+    ) -> Result<(), ImportError> {
         for path in included(&self.directory, named) {
             self.files += 1;
             if depth >= DEEPEST || self.files > MOST {
-                return Err(too_many(place));
+                return Err(too_many(location));
             }
-            self.read(&path, depth + 1).map_err(|error| error.of_include(place))?;
+            self.read(&path, depth + 1).map_err(|error| error.of_include(location))?;
         }
         Ok(())
     }
@@ -233,7 +241,7 @@ impl Clauses {
 
 /// A word of a file. Quotes around the word are removed.
 struct Word {
-    place: Place,
+    location: Location,
     text: String,
     is_quoted: bool,
 }
@@ -260,7 +268,7 @@ impl Word {
 /// Consumes the values of a keyword: the next word, and all further words on the same line.
 fn values(words: &mut VecDeque<Word>) -> Vec<String> {
     let Some(first) = words.pop_front() else { return Vec::new() };
-    let is_value = |word: &Word| word.place == first.place && !word.begins_an_entry();
+    let is_value = |word: &Word| word.location == first.location && !word.begins_an_entry();
     let more = words.iter().take_while(|word| is_value(word)).count();
     let more = words.drain(..more).map(|word| word.text);
     std::iter::once(first.text.clone()).chain(more).collect()
@@ -270,15 +278,15 @@ fn values(words: &mut VecDeque<Word>) -> Vec<String> {
 fn words(text: &str, name: &Arc<str>) -> Result<VecDeque<Word>, ImportError> {
     let mut words = VecDeque::new();
     for (number, line) in text.lines().enumerate() {
-        let place = Place::new(name, number + 1);
+        let location = Location::new(name, number + 1);
         let mut rest = line.trim_start();
         while !rest.is_empty() && !rest.starts_with('#') {
             let (word, taken) = word(rest).map_err(|quote| ImportError::Syntax {
-                place: place.clone(),
+                location: location.clone(),
                 reason: format!("an unmatched {quote}"),
             })?;
             let is_quoted = word.len() < taken;
-            words.push_back(Word { place: place.clone(), text: word.to_owned(), is_quoted });
+            words.push_back(Word { location: location.clone(), text: word.to_owned(), is_quoted });
             rest = rest[taken..].trim_start();
         }
     }
@@ -310,11 +318,11 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
         .filter(|entry| entry.is_yes());
     if let Some(entry) = over_tls {
         let why = "dns64d queries only over UDP and TCP: name a resolver that answers there";
-        return draft.notes.answers(&entry.place, &format!("{name} {}", entry.written()), why);
+        return draft.notes.answers(&entry.location, &format!("{name} {}", entry.written()), why);
     }
     let mut upstreams = Vec::new();
     for entry in &clause.entries {
-        let mut lost = |why: &str| draft.notes.answers(&entry.place, &entry.written(), why);
+        let mut lost = |why: &str| draft.notes.answers(&entry.location, &entry.written(), why);
         match entry.key.as_str() {
             // `forward-tls-upstream: yes` was handled above, and `no` is the default.
             "name" | "forward-tls-upstream" | "forward-ssl-upstream" => (),
@@ -332,10 +340,10 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
             _ => lost("dns64d has no equivalent"),
         }
     }
-    let origin = Origin::new(&clause.place, format!("forward-zone: {name}"));
+    let origin = Origin::new(&clause.location, format!("forward-zone: {name}"));
     if upstreams.is_empty() {
         let why = "no usable address";
-        return draft.notes.answers(&clause.place, &origin.words, why);
+        return draft.notes.answers(&clause.location, &origin.words, why);
     }
     draft.forward(&name, &upstreams, &origin);
 }
@@ -354,7 +362,7 @@ fn translation(server: &Clause, draft: &mut Draft) {
     };
     let Some(prefix) = prefix else {
         let why = "not an RFC 6052 prefix that dns64d accepts";
-        return draft.notes.answers(&origin.place, &origin.words, why);
+        return draft.notes.answers(&origin.location, &origin.words, why);
     };
     draft.translation.prefixes = vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }];
     draft.translation.exclude = Some(Addresses::default());
@@ -363,7 +371,7 @@ fn translation(server: &Clause, draft: &mut Draft) {
     let known = ["dns64", "iterator", "validator"];
     for module in modules.values.iter().flat_map(|value| value.split_whitespace()) {
         if !known.contains(&module) {
-            draft.notes.answers(&modules.place, module, "dns64d has no equivalent");
+            draft.notes.answers(&modules.location, module, "dns64d has no equivalent");
         }
     }
     if let Some(all) = server.find("dns64-synthall").filter(|entry| entry.is_yes()) {
@@ -407,10 +415,13 @@ fn local_zones(server: &Clause, draft: &mut Draft) {
     let is_standard = kept.len() + usize::from(!blocks_local) == standard_local_zones().count();
     let origin = match unblocked.or_else(|| opened.first().map(|(_, entry)| *entry)) {
         Some(entry) if !is_standard => entry.origin(),
-        _ => Origin::new(&server.place, "built-in local zones"),
+        _ => Origin::new(&server.location, "built-in local zones"),
     };
     if is_standard && !blocks_local {
-        draft.add_root_domain("local", Origin::new(&server.place, "local is not a built-in zone"));
+        draft.add_root_domain(
+            "local",
+            Origin::new(&server.location, "local is not a built-in zone"),
+        );
     }
     let value = match is_standard {
         true => Value::Boolean(true),
@@ -436,7 +447,7 @@ fn shadowed_forwards(local: &[String], opened: &[(String, &Entry)], draft: &mut 
     for forward in &draft.forwards {
         if let Some(zone) = local.iter().find(|zone| is_in(&forward.domain, zone)) {
             let why = format!("Unbound answers {zone} locally; dns64d queries these upstreams");
-            draft.notes.answers(&forward.origin.place, &forward.origin.words, why);
+            draft.notes.answers(&forward.origin.location, &forward.origin.words, why);
         }
     }
 }
@@ -466,11 +477,11 @@ fn listen(server: &Clause, draft: &mut Draft) {
         match socket(entry.value(), port) {
             Some(address) if tls_ports(server).contains(&address.port()) => {
                 let why = "dns64d serves only UDP and TCP";
-                draft.notes.answers(&entry.place, &entry.written(), why);
+                draft.notes.answers(&entry.location, &entry.written(), why);
             }
             Some(address) => draft.listen_at(address, entry.origin()),
             None => draft.notes.answers(
-                &entry.place,
+                &entry.location,
                 &entry.written(),
                 "list the addresses of the interface",
             ),
@@ -478,7 +489,7 @@ fn listen(server: &Clause, draft: &mut Draft) {
     }
     if draft.listen.is_empty() {
         for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
-            let origin = Origin::new(&server.place, "no interface: loopback");
+            let origin = Origin::new(&server.location, "no interface: loopback");
             draft.listen_at(ServiceAddr::new(ip, port), origin);
         }
     }
@@ -505,16 +516,16 @@ fn access(server: &Clause, draft: &mut Draft) {
         let action = entry.values.get(1).map_or("", String::as_str);
         match network(entry.value()) {
             Some(network) => networks.push((network, action.starts_with("allow"))),
-            None => draft.notes.answers(&entry.place, &entry.written(), "not a network"),
+            None => draft.notes.answers(&entry.location, &entry.written(), "not a network"),
         }
         if action == "deny" {
             let why = "dns64d answers them with REFUSED";
-            draft.notes.nothing(&entry.place, &entry.written(), why);
+            draft.notes.nothing(&entry.location, &entry.written(), why);
         }
     }
     let origin = match entries().next() {
-        Some(entry) => Origin::new(&entry.place, "access-control"),
-        None => Origin::new(&server.place, "no access-control: loopback only"),
+        Some(entry) => Origin::new(&entry.location, "access-control"),
+        None => Origin::new(&server.location, "no access-control: loopback only"),
     };
     draft.access = Some(Located { value: most_specific(networks), origin });
 }
@@ -563,13 +574,13 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
                 .is_none_or(|entry| entry.values.iter().any(|value| has(value, "validator")));
             if validates {
                 let why = "dns64d does not validate: use a validating upstream, and see trust-ad";
-                draft.notes.answers(&entry.place, &entry.written(), why);
+                draft.notes.answers(&entry.location, &entry.written(), why);
             }
         }
         key if IDLE.iter().any(|idle| key.starts_with(idle)) || key == "username" => {
-            draft.notes.nothing(&entry.place, &entry.written(), "dns64d does not need it");
+            draft.notes.nothing(&entry.location, &entry.written(), "dns64d does not need it");
         }
-        _ => draft.notes.answers(&entry.place, &entry.written(), "dns64d has no equivalent"),
+        _ => draft.notes.answers(&entry.location, &entry.written(), "dns64d has no equivalent"),
     }
 }
 
@@ -591,7 +602,7 @@ fn serve_expired(entry: &Entry, server: &Clause, draft: &mut Draft) {
         None => {
             draft.set("cache", "stale-at-once", true, entry.origin());
             let why = "before Unbound 1.23, expired answers were served at once, as configured here; since then, after 1.8 s";
-            draft.notes.nothing(&entry.place, &entry.written(), why);
+            draft.notes.nothing(&entry.location, &entry.written(), why);
         }
     }
 }

@@ -31,7 +31,7 @@ pub struct Fault {
 pub fn fault(text: &str, schema: &Value) -> Option<Fault> {
     let tree = DeTable::parse(text).ok()?;
     let mut search = Search { text, schema, faults: Vec::new() };
-    search.table(tree.get_ref(), 0, schema, &Place { path: String::new(), form: Form::Table });
+    search.table(tree.get_ref(), 0, schema, &Location { path: String::new(), form: Form::Table });
     let (offset, reason) = search.faults.into_iter().min_by_key(|(offset, _)| *offset)?;
     Some(Fault { line: line_at(text, offset), reason })
 }
@@ -78,7 +78,7 @@ fn offset_of(text: &str, path: &str) -> Option<usize> {
             DeValue::Array(items) => step
                 .parse::<usize>()
                 .ok()
-                .and_then(|place| items.get(place))
+                .and_then(|location| items.get(location))
                 .map(|item| (item.span().start, item)),
             _ => None,
         };
@@ -95,7 +95,7 @@ fn entry<'a, 'i>(table: &'a DeTable<'i>, key: &str) -> Option<(usize, &'a Spanne
 }
 
 /// A table in the file, with its path and syntax.
-struct Place {
+struct Location {
     /// Path of the table from the root, joined by dots; empty for the root.
     path: String,
     form: Form,
@@ -112,7 +112,7 @@ enum Form {
     Braces,
 }
 
-impl Place {
+impl Location {
     /// Returns the path of a key in this table.
     fn of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
@@ -139,17 +139,23 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Checks a table. `offset` is the position of its header or opening brace.
-    fn table(&mut self, table: &DeTable<'_>, offset: usize, schema: &'a Value, place: &Place) {
+    fn table(
+        &mut self,
+        table: &DeTable<'_>,
+        offset: usize,
+        schema: &'a Value,
+        location: &Location,
+    ) {
         let Some(schema) = self.only(schema) else { return };
         let known = &schema["properties"];
         for (key, value) in table {
             let (at, key): (usize, &str) = (key.span().start, key.get_ref());
             match (known.get(key), &schema["additionalProperties"]) {
                 (Some(schema), _) | (None, schema @ Value::Object(_)) => {
-                    self.value(key, at, value, schema, place);
+                    self.value(key, at, value, schema, location);
                 }
                 (None, Value::Bool(false)) => {
-                    let reason = self.unknown(key, known, place);
+                    let reason = self.unknown(key, known, location);
                     self.faults.push((at, reason));
                 }
                 _ => {}
@@ -158,15 +164,15 @@ impl<'a> Search<'a> {
         let required = schema["required"].as_array().into_iter().flatten();
         for key in required.filter_map(Value::as_str) {
             if entry(table, key).is_none() {
-                self.faults.push((offset, format!("{} needs the key \"{key}\"", place.name())));
+                self.faults.push((offset, format!("{} needs the key \"{key}\"", location.name())));
             }
         }
     }
 
-    fn unknown(&self, key: &str, known: &Value, place: &Place) -> String {
-        let mut reason = format!("{} has no key \"{key}\"", place.name());
+    fn unknown(&self, key: &str, known: &Value, location: &Location) -> String {
+        let mut reason = format!("{} has no key \"{key}\"", location.name());
         let of_root = &self.schema["properties"];
-        if !place.path.is_empty() && of_root.get(key).is_some() {
+        if !location.path.is_empty() && of_root.get(key).is_some() {
             reason += "; keys of the top level stand before the first [table]";
         }
         let known = known.as_object().into_iter().flat_map(|known| known.keys());
@@ -181,15 +187,15 @@ impl<'a> Search<'a> {
         offset: usize,
         value: &Spanned<DeValue<'_>>,
         schema: &'a Value,
-        place: &Place,
+        location: &Location,
     ) {
         let Some(schema) = self.only(schema) else { return };
         let wanted = match kind(schema) {
             Some("integer") => number(value.get_ref(), schema),
             Some("number") => real(value.get_ref(), schema),
             Some("boolean") => (!value.get_ref().is_bool()).then(|| "true or false".to_owned()),
-            Some("array") => return self.array(key, offset, value, schema, place),
-            Some("object") => return self.object(key, offset, value, schema, place),
+            Some("array") => return self.array(key, offset, value, schema, location),
+            Some("object") => return self.object(key, offset, value, schema, location),
             _ => choice(value.get_ref(), schema).or_else(|| single(value.get_ref(), schema)),
         };
         if let Some(wanted) = wanted {
@@ -203,9 +209,9 @@ impl<'a> Search<'a> {
         offset: usize,
         value: &Spanned<DeValue<'_>>,
         schema: &'a Value,
-        place: &Place,
+        location: &Location,
     ) {
-        let path = place.of(key);
+        let path = location.of(key);
         let items = schema.get("items").and_then(|items| self.only(items));
         let of_tables = items.is_some_and(|items| kind(items) == Some("object"));
         match value.get_ref() {
@@ -216,9 +222,9 @@ impl<'a> Search<'a> {
                     match item.get_ref() {
                         DeValue::Table(table) if of_tables => {
                             let form = if self.is_inline(at) { Form::Braces } else { Form::Item };
-                            self.table(table, at, items, &Place { path: path.clone(), form });
+                            self.table(table, at, items, &Location { path: path.clone(), form });
                         }
-                        _ => self.value(key, at, item, items, place),
+                        _ => self.value(key, at, item, items, location),
                     }
                 }
             }
@@ -235,12 +241,12 @@ impl<'a> Search<'a> {
         offset: usize,
         value: &Spanned<DeValue<'_>>,
         schema: &'a Value,
-        place: &Place,
+        location: &Location,
     ) {
-        let path = place.of(key);
+        let path = location.of(key);
         let reason = match value.get_ref() {
             DeValue::Table(table) => {
-                return self.table(table, offset, schema, &Place { path, form: Form::Table });
+                return self.table(table, offset, schema, &Location { path, form: Form::Table });
             }
             DeValue::Array(items) if items.iter().all(|item| item.get_ref().is_table()) => {
                 format!("write [{path}]: there is only one")
