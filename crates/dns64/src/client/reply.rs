@@ -204,9 +204,9 @@ impl ReplyFrame {
         if kept.age == 0 && !kept.stale {
             return;
         }
-        for place in answer.ttl_places() {
-            let left = kept.left(answer.ttl_at(place));
-            out[start + place..start + place + 4].copy_from_slice(&left.to_be_bytes());
+        for offset in answer.ttl_offsets() {
+            let left = kept.left(answer.ttl_at(offset));
+            out[start + offset..start + offset + 4].copy_from_slice(&left.to_be_bytes());
         }
     }
 

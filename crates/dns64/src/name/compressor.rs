@@ -200,17 +200,17 @@ mod tests {
         ) {
             // Later names are preceded by octets that are not names, as in a message.
             let mut ours = Compressor::new(0, usize::MAX);
-            let mut places = Vec::new();
+            let mut offsets = Vec::new();
             for name in &names {
                 ours.append_slice(&[0xff; 12]).unwrap();
-                places.push(ours.as_ref().len());
+                offsets.push(ours.as_ref().len());
                 write(&mut ours, std::slice::from_ref(name));
             }
             prop_assert!(ours.known.len() <= MOST_KNOWN);
             let octets = ours.into_octets();
             let message = wire::view::Message::new(&octets);
             let Some(message) = message else { return Ok(()) };
-            for (at, name) in places.into_iter().zip(&names) {
+            for (at, name) in offsets.into_iter().zip(&names) {
                 let mut read = [0; 255];
                 let len = message.copy_name(at, &mut read).unwrap();
                 prop_assert_eq!(&read[..len].to_ascii_lowercase(), &wire(name));

@@ -324,15 +324,15 @@ impl Answer {
 
     /// Returns the offsets of the TTLs of all records in the message, in order.
     #[inline]
-    pub(crate) fn ttl_places(&self) -> impl Iterator<Item = usize> + '_ {
-        let places = &self.octets[usize::from(self.message_len) + usize::from(self.target_len)..];
-        places.chunks_exact(2).map(|at| usize::from(u16::from_be_bytes([at[0], at[1]])))
+    pub(crate) fn ttl_offsets(&self) -> impl Iterator<Item = usize> + '_ {
+        let offsets = &self.octets[usize::from(self.message_len) + usize::from(self.target_len)..];
+        offsets.chunks_exact(2).map(|at| usize::from(u16::from_be_bytes([at[0], at[1]])))
     }
 
-    /// Returns the TTL, in seconds, at one of the offsets in [`Answer::ttl_places`].
+    /// Returns the TTL, in seconds, at one of the offsets in [`Answer::ttl_offsets`].
     #[inline]
-    pub(crate) fn ttl_at(&self, place: usize) -> u32 {
-        let ttl = &self.octets[place..place + 4];
+    pub(crate) fn ttl_at(&self, offset: usize) -> u32 {
+        let ttl = &self.octets[offset..offset + 4];
         u32::from_be_bytes([ttl[0], ttl[1], ttl[2], ttl[3]])
     }
 
@@ -360,7 +360,7 @@ impl Answer {
 
     #[inline]
     fn records(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
-        self.ttl_places().scan(self.records_at(), move |next, ttl_at| {
+        self.ttl_offsets().scan(self.records_at(), move |next, ttl_at| {
             // Type and class precede the TTL; length and data follow it (RFC 1035 §4.1.3).
             let data_at = ttl_at + 6;
             let end = data_at + usize::from(self.field(ttl_at + 4));
@@ -427,16 +427,16 @@ fn limit_negative_ttl(
 
 /// Sets the TTLs of all records of the queried type, which form one RRset, to the lowest TTL among
 /// them (RFC 2181 §5.2). An answer to ANY contains several RRsets and is not changed.
-fn level_ttls(octets: &mut [u8], places: &[[u8; 2]], survey: &Survey<'_>) {
+fn level_ttls(octets: &mut [u8], offsets: &[[u8; 2]], survey: &Survey<'_>) {
     let asked_at = survey.records_at - 4;
     let asked = [octets[asked_at], octets[asked_at + 1]];
     let of_rrset = |octets: &[u8], at: usize| octets[at - 4..at - 2] == asked;
-    let place = |at: &[u8; 2]| usize::from(u16::from_be_bytes(*at));
+    let offset = |at: &[u8; 2]| usize::from(u16::from_be_bytes(*at));
     let ttl = |octets: &[u8], at: usize| octets[at..].first_chunk::<4>().copied();
-    let ttls = places.iter().map(place).filter(|&at| of_rrset(octets, at));
+    let ttls = offsets.iter().map(offset).filter(|&at| of_rrset(octets, at));
     // Octets in network byte order sort in the same order as the numbers.
     let Some(least) = ttls.filter_map(|at| ttl(octets, at)).min() else { return };
-    for at in places.iter().map(place) {
+    for at in offsets.iter().map(offset) {
         if of_rrset(octets, at) {
             octets[at..at + 4].copy_from_slice(&least);
         }
@@ -444,9 +444,9 @@ fn level_ttls(octets: &mut [u8], places: &[[u8; 2]], survey: &Survey<'_>) {
 }
 
 /// Raises or lowers the TTLs that clients receive to the configured limits.
-fn limit_ttls(octets: &mut [u8], places: &[[u8; 2]], kind: AnswerKind, limits: &TtlLimits) {
+fn limit_ttls(octets: &mut [u8], offsets: &[[u8; 2]], kind: AnswerKind, limits: &TtlLimits) {
     let least = if kind == AnswerKind::Data { limits.min } else { 0 };
-    for &at in places {
+    for &at in offsets {
         let Some(ttl) = octets[usize::from(u16::from_be_bytes(at))..].first_chunk_mut::<4>() else {
             continue;
         };

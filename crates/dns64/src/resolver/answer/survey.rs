@@ -74,7 +74,7 @@ pub(super) struct Survey<'a> {
     pub(super) extended_error: Option<u16>,
     /// Octet ranges of the names in the message, in ascending order. Names that consist only of a pointer to the
     /// question's name are omitted.
-    places: SmallVec<[Range<usize>; 8]>,
+    ranges: SmallVec<[Range<usize>; 8]>,
 }
 
 /// The compression pointer to the question's name. Most owner names are encoded this way.
@@ -107,9 +107,9 @@ impl<'a> Survey<'a> {
             arcount: 0,
             rcode_bits: 0,
             extended_error: None,
-            places: SmallVec::new(),
+            ranges: SmallVec::new(),
         };
-        survey.places.push(HEADER_LEN..records_at - 4);
+        survey.ranges.push(HEADER_LEN..records_at - 4);
         let at = survey.walk_answers(view, asked)?;
         let at = survey.walk_authority(view, at, asked)?;
         survey.walk_additional(view, at)?;
@@ -277,7 +277,7 @@ impl<'a> Survey<'a> {
         if *octets == TO_QUESTION {
             return Ok(());
         }
-        self.places.push(name.clone());
+        self.ranges.push(name.clone());
         if !is_written_out(octets) {
             self.follow(name.start)?;
         }
@@ -292,12 +292,12 @@ impl<'a> Survey<'a> {
 
     /// Follows the compression pointers of a name, and records whether they lead only to octets of names.
     fn follow(&mut self, name: usize) -> Result<(), Malformed> {
-        let places = &self.places;
+        let ranges = &self.ranges;
         // Names are visited in order, so only the last range that begins at or before these octets
         // can contain them.
         let is_name = |octets: &Range<usize>| {
-            let after = places.partition_point(|place| place.start <= octets.start);
-            after.checked_sub(1).is_some_and(|i| octets.end <= places[i].end)
+            let after = ranges.partition_point(|range| range.start <= octets.start);
+            after.checked_sub(1).is_some_and(|i| octets.end <= ranges[i].end)
         };
         self.steady &= self.names.octets_lie_in(name, is_name)?;
         Ok(())

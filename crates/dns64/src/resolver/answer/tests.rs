@@ -161,7 +161,7 @@ fn caching_times_by_kind() {
 /// Returns the TTLs of all records of an answer, in order.
 fn ttls(said: &TestAnswer, limits: &TtlLimits) -> Vec<u32> {
     let answer = Answer::parse(&said.bytes(), QUESTION, limits).unwrap();
-    answer.ttl_places().map(|place| answer.ttl_at(place)).collect()
+    answer.ttl_offsets().map(|offset| answer.ttl_at(offset)).collect()
 }
 
 /// Clients cache a negative answer for the SOA's TTL or its MINIMUM, whichever is less. MINIMUM
@@ -431,7 +431,7 @@ fn unrelated_additional_records_are_removed() {
             answer.with(Section::Authority, record(&wire("test"), rtype::NS, 60, &wire("ns.test")));
         let answer =
             answer.with(Section::Additional, record(&wire(owner), rtype::A, 60, &[192, 0, 2, 1]));
-        answer.parse().unwrap().ttl_places().count() - 2
+        answer.parse().unwrap().ttl_offsets().count() - 2
     };
     for (owner, kept) in
         [("mail.test", 1), ("ns.test", 1), ("a.test", 1), ("test", 1), ("bank.example", 0)]
@@ -538,8 +538,8 @@ proptest! {
             let mut copy = answer.message().to_vec();
             let before = all_names(&copy);
             copy[..4].copy_from_slice(&header);
-            for place in answer.ttl_places() {
-                copy[place..place + 4].copy_from_slice(&ttl.to_be_bytes());
+            for offset in answer.ttl_offsets() {
+                copy[offset..offset + 4].copy_from_slice(&ttl.to_be_bytes());
             }
             prop_assert_eq!(before, all_names(&copy));
             let aliases = answer.answers().filter(|record| record.rtype == rtype::CNAME).count();
