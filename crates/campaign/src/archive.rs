@@ -257,9 +257,9 @@ mod tests {
             Entry::Started(Step { point, repeat: 0, rate: Qps(rate), length: Length::Probe })
         };
         let point = Point::Search(Conditions::worst_case("x", Cores::first(2)));
-        let mishap = Entry::Incident { point, what: "a\nb".into(), log: "ü".into() };
+        let incident = Entry::Incident { point, what: "a\nb".into(), log: "ü".into() };
         let entries =
-            [Entry::Version { dut: "x".into(), text: "1".into() }, step(1), mishap, step(2)];
+            [Entry::Version { dut: "x".into(), text: "1".into() }, step(1), incident, step(2)];
         let mut journal = Lines::create(&path).unwrap();
         for entry in &entries {
             journal.append(entry).unwrap();

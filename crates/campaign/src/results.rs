@@ -96,7 +96,8 @@ pub struct Results {
     /// Start of the first trial and end of the last trial; absent if there is no trial.
     pub period_unix_s: Option<Period>,
     /// Incidents: servers that died, hung or could not be started.
-    pub mishaps: Vec<Incident>,
+    #[serde(rename = "mishaps")]
+    pub incidents: Vec<Incident>,
     /// All trials of the journal; not part of `results.json`.
     #[serde(skip)]
     pub trials: Vec<Trial>,
@@ -243,7 +244,7 @@ impl Results {
         let points = plan.points();
         let duts: Vec<DutResult> =
             plan.duts.iter().map(|dut| dut_result(&recorded, dut.name(), &points)).collect();
-        let mishaps = entries.iter().filter_map(|entry| match entry {
+        let incidents = entries.iter().filter_map(|entry| match entry {
             Entry::Incident { point, what, log } => {
                 Some(Incident { point: point.to_string(), what: what.clone(), log: log.clone() })
             }
@@ -284,7 +285,7 @@ impl Results {
             duts,
             health: health(&recorded, &points),
             noncompliance: noncompliance(&recorded),
-            mishaps: mishaps.collect(),
+            incidents: incidents.collect(),
             trials: Trial::all(entries),
             plan: plan.clone(),
             environment: environment.clone(),

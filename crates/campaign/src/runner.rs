@@ -68,7 +68,7 @@ pub trait Watcher {
     /// Called after a trial has ended.
     fn ended(&mut self, measured: &Measured);
     /// Called for an incident that is not a result.
-    fn mishap(&mut self, point: &Point, what: &str);
+    fn incident(&mut self, point: &Point, what: &str);
     /// Called when a point is complete.
     fn complete(&mut self, point: &Point);
 }
@@ -186,7 +186,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                 }
                 Err(error @ (CampaignError::Trial { .. } | CampaignError::Auth(_))) => {
                     // If the disk is full, this call returns the error.
-                    self.mishap(&point, &error.to_string(), String::new())?;
+                    self.incident(&point, &error.to_string(), String::new())?;
                     return Err(error);
                 }
                 Err(error) => return Err(error),
@@ -201,7 +201,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         let failed = self.recorded().failed_self_test().filter(|failed| failed.point == *point);
         let Some(failed) = failed else { return Ok(()) };
         if !was_complete {
-            self.mishap(point, &failed.to_string(), String::new())?;
+            self.incident(point, &failed.to_string(), String::new())?;
         }
         if self.keep_going { Ok(()) } else { Err(CampaignError::SelfTest(failed.into())) }
     }
@@ -214,7 +214,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
                 |entry: &Entry| matches!(entry, Entry::Incident { point: of, .. } if of == point);
             return match self.entries.iter().any(is_said) {
                 true => Ok(()),
-                false => self.mishap(
+                false => self.incident(
                     point,
                     "the worst case has no median to take a share of",
                     String::new(),
@@ -231,7 +231,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             Err(why) if why.is_final() => {
                 return self.append(Entry::CannotBeMade { point: point.clone(), why });
             }
-            Err(why) => return self.mishap(point, &why.to_string(), String::new()),
+            Err(why) => return self.incident(point, &why.to_string(), String::new()),
         };
         let mut site: Option<Testbed<H>> = None;
         while let Some(due) = self.recorded().replay(point).and_then(|replay| replay.due()) {
@@ -296,7 +296,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             let advice = is_first.then(|| self.misconfigured(&step.point, measured.counts()));
             self.append(Entry::Finished(measured))?;
             if let Some(advice) = advice.flatten() {
-                self.mishap(&step.point, &advice, String::new())?;
+                self.incident(&step.point, &advice, String::new())?;
             }
             // Each closed-loop trial uses the same names, and the DUT must not have them in its
             // cache. The servers are therefore restarted.
@@ -390,7 +390,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
             Point::ClosedLoop(_) | Point::Conform(_) => how.to_owned(),
             _ => format!("at {} queries/s: {how}", step.rate),
         };
-        self.watcher.mishap(&step.point, &what);
+        self.watcher.incident(&step.point, &what);
         self.append(Entry::Incident { point: step.point.clone(), what, log })
     }
 
@@ -534,7 +534,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     /// conformance checks of the DUT are skipped. Otherwise its other points are skipped.
     fn give_up(&mut self, point: &Point, error: &ServerError) -> Result<(), CampaignError> {
         self.given_up.extend(point.dut().map(|dut| (dut.to_owned(), point.is_checked())));
-        self.mishap(point, &error.to_string(), error.log().to_owned())
+        self.incident(point, &error.to_string(), error.log().to_owned())
     }
 
     fn is_given_up(&self, point: &Point) -> bool {
@@ -544,8 +544,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.given_up.iter().any(is_of)
     }
 
-    fn mishap(&mut self, point: &Point, what: &str, log: String) -> Result<(), CampaignError> {
-        self.watcher.mishap(point, what);
+    fn incident(&mut self, point: &Point, what: &str, log: String) -> Result<(), CampaignError> {
+        self.watcher.incident(point, what);
         let (point, what) = (point.clone(), what.into());
         self.append(Entry::Incident { point, what, log })
     }

@@ -109,7 +109,7 @@ pub(crate) struct CampaignState {
     pub(crate) complete: usize,
     /// Estimated remaining time in seconds.
     pub(crate) left_s: f64,
-    pub(crate) mishaps: u64,
+    pub(crate) incidents: u64,
 }
 
 /// Starts a thread that serves the metrics of `command` at `address`. The thread does not run on the CPUs `busy`. Does
@@ -256,7 +256,7 @@ impl State {
             let help = "Servers that crashed, hung or could not be started";
             let described =
                 encoder.encode_descriptor("campaign_mishaps", help, None, MetricType::Counter)?;
-            ConstCounter::new(campaign.mishaps).encode(described)?;
+            ConstCounter::new(campaign.incidents).encode(described)?;
         }
         Ok(())
     }
@@ -341,7 +341,7 @@ mod tests {
             shown.search =
                 Some(SearchState { number: 2, passed: Some(Qps(500)), failed: Some(Qps(2_000)) });
             shown.campaign =
-                Some(CampaignState { points: 9, complete: 3, left_s: 12.5, mishaps: 1 });
+                Some(CampaignState { points: 9, complete: 3, left_s: 12.5, incidents: 1 });
         });
         board
     }

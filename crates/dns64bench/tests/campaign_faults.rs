@@ -275,8 +275,8 @@ fn points_without_result_are_listed_with_status() {
     let words = ["without a result: dns64d, 1 core", "exit status: 7", "report.html"];
     ends(folder, &["campaign", "run", "plan.toml", "--quiet"], 3, &words);
     assert!(folder.join("plan-run/report.html").exists());
-    let mishaps = journal(folder).iter().filter(|entry| entry.get("mishap").is_some()).count();
-    assert_eq!(mishaps, 2, "one second chance, and no more");
+    let incidents = journal(folder).iter().filter(|entry| entry.get("mishap").is_some()).count();
+    assert_eq!(incidents, 2, "one second chance, and no more");
 }
 
 /// Returns the command that runs a campaign whose DUT is on a host reached through the script `ssh`.

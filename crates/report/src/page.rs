@@ -247,7 +247,7 @@ fn sections(runs: &[Run]) -> Vec<Section> {
                 named(run, vec![tables::health(run), tables::cross_check(run), tables::trials(run)])
             })
             .collect(),
-        rest: runs.iter().map(|run| warnings(run) + &mishaps(run)).collect(),
+        rest: runs.iter().map(|run| warnings(run) + &incidents(run)).collect(),
         ..Section::default()
     });
     let environment = |run: &Run| {
@@ -282,13 +282,14 @@ fn warnings(run: &Run) -> String {
     out
 }
 
-fn mishaps(run: &Run) -> String {
+fn incidents(run: &Run) -> String {
     let mut out = String::new();
-    for (i, mishap) in run.results.mishaps.iter().enumerate() {
+    for (i, incident) in run.results.incidents.iter().enumerate() {
         let head = if i == 0 { "<h3>Incidents</h3>" } else { "" };
-        let _ = writeln!(out, "{head}<p>{}: {}</p>", escape(&mishap.point), escape(&mishap.what));
-        if !mishap.log.trim().is_empty() {
-            let _ = writeln!(out, "<pre>{}</pre>", escape(mishap.log.trim()));
+        let _ =
+            writeln!(out, "{head}<p>{}: {}</p>", escape(&incident.point), escape(&incident.what));
+        if !incident.log.trim().is_empty() {
+            let _ = writeln!(out, "<pre>{}</pre>", escape(incident.log.trim()));
         }
     }
     out

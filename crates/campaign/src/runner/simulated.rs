@@ -500,7 +500,7 @@ pub(crate) struct NoWatcher;
 impl Watcher for NoWatcher {
     fn begins(&mut self, _: &Step, _: (Option<Qps>, Option<Qps>)) {}
     fn ended(&mut self, _: &Measured) {}
-    fn mishap(&mut self, _: &Point, _: &str) {}
+    fn incident(&mut self, _: &Point, _: &str) {}
     fn complete(&mut self, _: &Point) {}
 }
 

@@ -111,7 +111,7 @@ impl<H: Hosts> Campaign<'_, H> {
         let CampaignError::Testbed(error @ ServerError::NotStarted { .. }) = error else {
             return Err(error);
         };
-        self.mishap(point, &format!("{error}; it is started again"), error.log().to_owned())?;
+        self.incident(point, &format!("{error}; it is started again"), error.log().to_owned())?;
         self.hosts.change_ports()?;
         self.start_once(point)
     }

@@ -44,7 +44,7 @@ fn steps(entries: &[Entry]) -> Vec<Step> {
     finished(entries).iter().map(|m| m.step.clone()).collect()
 }
 
-fn mishaps(entries: &[Entry]) -> Vec<&str> {
+fn incidents(entries: &[Entry]) -> Vec<&str> {
     let mut all = Vec::new();
     for entry in entries {
         if let Entry::Incident { what, .. } = entry {
@@ -58,7 +58,7 @@ fn mishaps(entries: &[Entry]) -> Vec<&str> {
 fn a_campaign_measures_every_point_once() {
     let entries = journal_of(&plan(), 250, &[]);
     let found = results(&plan(), &entries);
-    assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
+    assert!(found.complete && found.incidents.is_empty(), "{:?}", found.incidents);
     let dut = &found.duts[0];
     assert_eq!((dut.points.len(), dut.loads.len(), dut.closed_loops.len()), (2, 1, 1));
     assert_eq!(dut.points[0].figures.median, Some(250.0), "the highest rate tried that passes");
@@ -87,7 +87,7 @@ fn a_trial_for_which_a_tester_was_not_ready_is_repeated() {
     let calm = steps(&journal_of(&plan(), 250, &[]));
     let entries = journal_of(&plan(), 250, &[(3, Event::NotReady)]);
     let found = results(&plan(), &entries);
-    assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
+    assert!(found.complete && found.incidents.is_empty(), "{:?}", found.incidents);
     assert_eq!(found.duts[0].points[0].figures.median, Some(250.0));
     let all = finished(&entries);
     let spoiled = all[3].at_rate().unwrap();
@@ -154,10 +154,10 @@ fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
     for event in [Event::Dies, Event::Hangs] {
         let entries = journal_of(&plan(), 250, &[(3, event)]);
         assert_eq!(steps(&entries), calm, "{event:?}");
-        assert_eq!(mishaps(&entries).len(), 1, "{event:?}");
+        assert_eq!(incidents(&entries).len(), 1, "{event:?}");
         let words =
             if event == Event::Dies { "the DUT ended with signal: 9" } else { "the DUT hangs" };
-        assert!(mishaps(&entries)[0].contains(words), "{:?}", mishaps(&entries));
+        assert!(incidents(&entries)[0].contains(words), "{:?}", incidents(&entries));
     }
     // The DUT dies in the trial and in both repetitions. The result of the second repetition is
     // used.
@@ -166,7 +166,7 @@ fn a_dead_or_hung_dut_is_restarted_for_the_same_trial() {
     assert_eq!(ended.dut_end, Some(DutEnd::Died("signal: 9".into())));
     // One of the two searches then has no rate. The fourth incident is the missing median for the
     // load trials.
-    assert_eq!((ended.verdict(), mishaps(&entries).len()), (Verdict::Failed, 4));
+    assert_eq!((ended.verdict(), incidents(&entries).len()), (Verdict::Failed, 4));
     // The journal contains each repeated trial with its counts. The report shows the number of
     // repeated trials beside the result.
     let repeated: Vec<&Measured> = entries
@@ -334,7 +334,7 @@ fn a_dut_is_measured_with_several_authdns_servers() {
     let auths = hosts.auths.borrow();
     assert_eq!(auths[..2], ["AuthDNS", "NSD"], "both are tried out before anything is measured");
     let found = results(&plan, &entries);
-    assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
+    assert!(found.complete && found.incidents.is_empty(), "{:?}", found.incidents);
     let asked: Vec<_> =
         found.duts[0].points.iter().map(|p| p.conditions.place.authdns.clone().unwrap()).collect();
     assert_eq!(asked, ["AuthDNS", "NSD", "AuthDNS", "NSD"], "the worst case, and one AAAA share");
@@ -423,7 +423,7 @@ fn a_dut_that_stops_starting_is_given_up() {
     let (ended, entries, hosts) = go_on(&plan, folder.path(), broken_from(2));
     ended.unwrap();
     assert_eq!(hosts.started.borrow().iter().filter(|name| *name == "Unbound").count(), 3);
-    assert_eq!(mishaps(&entries).len(), 2, "{:?}", mishaps(&entries));
+    assert_eq!(incidents(&entries).len(), 2, "{:?}", incidents(&entries));
     let found = results(&plan, &entries);
     assert!(!found.complete && found.duts[1].points.iter().all(|point| point.complete));
     let words = found.duts[0].points[0].missing.as_ref().unwrap().to_string();
@@ -525,7 +525,7 @@ fn answers_are_checked_once_with_a_separate_authdns() {
     let started = auths.iter().filter(|auth| *auth == "conform").count();
     assert_eq!(started, 1 + variants(&plan), "tried out, then once with each variant");
     let found = results(&plan, &entries);
-    assert!(found.complete && found.mishaps.is_empty(), "{:?}", found.mishaps);
+    assert!(found.complete && found.incidents.is_empty(), "{:?}", found.incidents);
     let conform = found.duts[0].conform.as_ref().unwrap();
     let counts = conform.counts.unwrap();
     assert_eq!((counts.must.passed, counts.must.failed, counts.should.not_tried), (1, 1, 1));
@@ -552,7 +552,7 @@ fn a_dut_that_ends_in_checks_is_not_checked_again() {
     {
         let entries = journal_of(&plan, 250, &[(at, event)]);
         assert_eq!(steps(&entries), calm, "{event:?}");
-        assert_eq!(mishaps(&entries).len(), 1, "{event:?}");
+        assert_eq!(incidents(&entries).len(), 1, "{event:?}");
         let found = results(&plan, &entries);
         let conform = found.duts[0].conform.clone().unwrap();
         assert_eq!((conform.complete, conform.ended), (true, Some(end)), "{event:?}");

@@ -382,8 +382,8 @@ impl Watcher for CampaignTerminal<'_> {
         self.line_as_it_is(&plain_spaces(&lines::trial(measured, &verdict)));
     }
 
-    fn mishap(&mut self, point: &Point, what: &str) {
-        metrics::campaign(|campaign| campaign.mishaps += 1);
+    fn incident(&mut self, point: &Point, what: &str) {
+        metrics::campaign(|campaign| campaign.incidents += 1);
         let text = format!("{point}: {what}");
         if self.quiet {
             eprintln!("{}", plain(&text, MESSAGE));

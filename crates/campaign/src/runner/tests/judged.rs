@@ -16,12 +16,12 @@ fn a_failed_self_test_ends_the_campaign() {
         || Simulated::new(250, &[(0, Event::Hangs), (1, Event::Hangs), (2, Event::Hangs)]);
     let (ended, entries, _) = go_on(&plan(), folder.path(), failing());
     let Err(CampaignError::SelfTest(failed)) = ended else { panic!("{ended:?}") };
-    assert_eq!(mishaps(&entries), [failed.to_string()], "announced when it happens");
+    assert_eq!(incidents(&entries), [failed.to_string()], "announced when it happens");
     assert!(steps(&entries).iter().all(|step| matches!(step.point, Point::SelfTest(_))));
     // The failure is recorded only once. A resumed campaign ends with the same error.
     let (ended, again, hosts) = go_on(&plan(), folder.path(), Simulated::new(250, &[]));
     assert!(matches!(ended, Err(CampaignError::SelfTest(_))) && hosts.trials.get() == 0);
-    assert_eq!(mishaps(&again).len(), 1);
+    assert_eq!(incidents(&again).len(), 1);
     // With `keep_going`, the campaign continues after the failed self-test.
     let mut hosts = Simulated::new(250, &[]);
     hosts.keep_going = true;
@@ -52,10 +52,10 @@ fn a_first_trial_with_wrong_replies_marks_its_row() {
     assert_eq!((point.missing.as_ref(), point.figures.n), (Some(&missing), 0));
     assert!(missing.to_string().contains("every reply was wrong (NXDOMAIN)"), "{missing}");
     assert!(found.without_result.iter().any(|of| of.missing == missing), "{found:?}");
-    assert!(mishaps(&entries)[0].contains("does not forward dns64perf.test"));
+    assert!(incidents(&entries)[0].contains("does not forward dns64perf.test"));
     // If only a later trial has wrong replies, it is an ordinary failed trial.
     let entries = journal_of(&plan(), 250, &[(7, Event::Denies)]);
-    assert!(mishaps(&entries).is_empty(), "{:?}", mishaps(&entries));
+    assert!(incidents(&entries).is_empty(), "{:?}", incidents(&entries));
     let point = results(&plan(), &entries).duts[0].points[0].clone();
     assert!(point.missing.is_none() && point.figures.n > 0, "{point:?}");
 }
@@ -77,9 +77,9 @@ fn a_dut_with_wrong_replies_at_its_start_ends_with_advice() {
 fn a_dut_with_wrong_replies_after_a_trial_has_failed_it() {
     let entries = journal_of(&plan(), 250, &[(7, Event::DeniesLater)]);
     assert!(
-        mishaps(&entries).iter().all(|what| !what.contains("hangs")),
+        incidents(&entries).iter().all(|what| !what.contains("hangs")),
         "{:?}",
-        mishaps(&entries)
+        incidents(&entries)
     );
     let failed = finished(&entries)[7];
     assert_eq!((failed.verdict(), &failed.dut_end), (Verdict::Failed, &None));
