@@ -96,7 +96,7 @@ enum Latency {
     /// The server does not answer all queries.
     Overloaded,
     /// The tester invalidated the trial and its repetition.
-    Spoiled,
+    Invalid,
 }
 
 impl Latency {
@@ -494,7 +494,7 @@ fn both_latencies(
         (figures.half_rate(), ["14.0.0.0/8", "16.0.0.0/8"]),
         (common, ["15.0.0.0/8", "17.0.0.0/8"]),
     ];
-    let mut p99_us = [Latency::Spoiled; 2];
+    let mut p99_us = [Latency::Invalid; 2];
     for load in [first, 1 - first] {
         let (rate, names) = loads[load];
         p99_us[load] = latency(lab, rate, names)?;
@@ -521,7 +521,7 @@ fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
             trial["rtt_us"]["p99"].as_f64().filter(|_| valid > 0 && (sent - valid) * 1000 <= sent);
         return Ok(p99.map_or(Latency::Overloaded, Latency::Of));
     }
-    Ok(Latency::Spoiled)
+    Ok(Latency::Invalid)
 }
 
 fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]], claims: &mut Claims) {
@@ -608,8 +608,8 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
     let loads = ["at half of its own rate", "at half of Unbound's"];
     for (i, load) in loads.iter().enumerate() {
         for f in all {
-            let spoiled = f.p99_us.iter().filter(|p99| p99[i] == Latency::Spoiled).count();
-            let sound = f.p99_us.iter().map(|p99| p99[i]).filter(|p99| *p99 != Latency::Spoiled);
+            let spoiled = f.p99_us.iter().filter(|p99| p99[i] == Latency::Invalid).count();
+            let sound = f.p99_us.iter().map(|p99| p99[i]).filter(|p99| *p99 != Latency::Invalid);
             let note = if spoiled > 0 {
                 format!("; {spoiled} rounds were invalid")
             } else {
@@ -650,7 +650,7 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
     };
     let rounds = ours.p99_us.iter().zip(&unbound.p99_us).map(|(ours, theirs)| (ours[i], theirs[i]));
     let sound: Vec<_> =
-        rounds.filter(|round| ![round.0, round.1].contains(&Latency::Spoiled)).collect();
+        rounds.filter(|round| ![round.0, round.1].contains(&Latency::Invalid)).collect();
     if sound.len() * 2 < LATENCY_ROUNDS {
         return Err(format!(
             "the tester invalidated all but {} of {LATENCY_ROUNDS} rounds",

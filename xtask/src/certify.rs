@@ -192,7 +192,7 @@ mod tests {
     }
 
     const FINE: [(u64, &str); 2] = [(9_000, "passed"), (10_001, "failed")];
-    const SPOILED: [(u64, &str); 3] = [(9_000, "passed"), (9_500, "invalid"), (9_500, "invalid")];
+    const INVALID: [(u64, &str); 3] = [(9_000, "passed"), (9_500, "invalid"), (9_500, "invalid")];
 
     #[test]
     fn certification_requires_accurate_results() {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!((judge(9_960.0, &FINE), judge(10_040.0, &FINE)), (0, 0));
         assert_eq!((judge(9_940.0, &FINE), judge(10_060.0, &FINE)), (1, 1));
         assert_eq!(judge(9_960.0, &[(10_001, "passed")]), 1);
-        assert_eq!((judge(9_960.0, &SPOILED), judge(9_960.0, &SPOILED[..2])), (1, 0));
+        assert_eq!((judge(9_960.0, &INVALID), judge(9_960.0, &INVALID[..2])), (1, 0));
         assert!(Row::read(&json!({}), 10_000).is_err());
     }
 
@@ -219,6 +219,6 @@ mod tests {
         assert_eq!(judge(9_960.0, &FINE), 0, "a result close to the capacity counts");
         assert_eq!(judge(10_060.0, &FINE), 1);
         assert_eq!(judge(9_940.0, &[(10_001, "passed")]), 1);
-        assert_eq!(judge(9_960.0, &SPOILED), 1, "the tester is the reason");
+        assert_eq!(judge(9_960.0, &INVALID), 1, "the tester is the reason");
     }
 }

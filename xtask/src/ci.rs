@@ -240,7 +240,7 @@ fn measured(words: &str) -> Result<Ended> {
 }
 
 /// Status of an invalidated measurement.
-const SPOILED: i32 = 3;
+const INVALID: i32 = 3;
 /// Maximum number of attempts if the machine invalidates a measurement.
 const ATTEMPTS: usize = 2;
 
@@ -255,13 +255,13 @@ fn this_program(words: &str) -> Result<Command> {
 fn spoilable(command: &mut Command, words: &str) -> Result<Ended> {
     for attempt in 1..=ATTEMPTS {
         match status_of(command, words)? {
-            status if status.code() == Some(SPOILED) => {
-                println!("{words}: status {SPOILED}, attempt {attempt} of {ATTEMPTS}");
+            status if status.code() == Some(INVALID) => {
+                println!("{words}: status {INVALID}, attempt {attempt} of {ATTEMPTS}");
             }
             status => return passed(status, words),
         }
     }
-    Ok(Ended::NotRun(format!("status {SPOILED} in {ATTEMPTS} attempts; the reason is above")))
+    Ok(Ended::NotRun(format!("status {INVALID} in {ATTEMPTS} attempts; the reason is above")))
 }
 
 /// Runs a check that passes only if its status is 0.

@@ -67,7 +67,7 @@ enum ClaimOutcome {
     Kept(f64),
     Missed(f64),
     /// The tester or this machine prevented the measurement; contains the reason.
-    Spoiled(String),
+    Invalid(String),
 }
 
 /// Claims and raw data of one benchmark.
@@ -83,7 +83,7 @@ impl Claims {
         let outcome = match found {
             Ok(found) if wanted.is_met(found) => ClaimOutcome::Kept(found),
             Ok(found) => ClaimOutcome::Missed(found),
-            Err(why) => ClaimOutcome::Spoiled(why),
+            Err(why) => ClaimOutcome::Invalid(why),
         };
         self.all.push((what.to_owned(), wanted, outcome));
     }
@@ -104,7 +104,7 @@ impl Claims {
             let (word, found) = match outcome {
                 ClaimOutcome::Kept(found) => ("kept", format!("{found:.3}")),
                 ClaimOutcome::Missed(found) => ("MISSED", format!("{found:.3}")),
-                ClaimOutcome::Spoiled(why) => ("INVALID", why.clone()),
+                ClaimOutcome::Invalid(why) => ("INVALID", why.clone()),
             };
             println!("  {word:<8} {what}: {found} ({} wanted)", wanted.words());
         }
@@ -118,7 +118,7 @@ impl Claims {
         let any = |is: fn(&ClaimOutcome) -> bool| self.all.iter().any(|(.., outcome)| is(outcome));
         match (
             any(|o| matches!(o, ClaimOutcome::Missed(_))),
-            any(|o| matches!(o, ClaimOutcome::Spoiled(_))),
+            any(|o| matches!(o, ClaimOutcome::Invalid(_))),
         ) {
             (true, _) => 1,
             (false, true) => 3,
@@ -131,7 +131,7 @@ impl Claims {
             let (word, found, why) = match outcome {
                 ClaimOutcome::Kept(found) => ("kept", Some(*found), None),
                 ClaimOutcome::Missed(found) => ("missed", Some(*found), None),
-                ClaimOutcome::Spoiled(why) => ("spoiled", None, Some(why)),
+                ClaimOutcome::Invalid(why) => ("spoiled", None, Some(why)),
             };
             json!({ "claim": what, "wanted": wanted.words(), "found": found, "outcome": word, "why": why })
         });

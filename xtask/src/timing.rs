@@ -35,7 +35,7 @@ const TRIAL: u64 = 1;
 /// Initial ranges of searches, in queries per second.
 const RANGES: [(u64, u64); 2] = [(0, 131_072), (0, 524_288)];
 /// Maximum number of attempts if this machine invalidates a trial.
-const SPOILED: u32 = 3;
+const INVALID: u32 = 3;
 /// Number of names in 10.0.0.0/8. A search must not reuse names.
 const NAMES: u64 = 1 << 24;
 /// Status if something could not be measured.
@@ -200,7 +200,7 @@ impl Run<'_> {
     fn measured_windows(&self, rate: u64) -> Result<Option<Sending>> {
         let file = self.lab.folder.path().join("intervals");
         let path = file.to_string_lossy().into_owned();
-        for _ in 0..SPOILED {
+        for _ in 0..INVALID {
             let intervals = ["--interval", "10ms", "--json-lines", &path];
             let trial = self.measure(Target::Auth, rate, self.plan.seconds, 0, &intervals)?;
             if trial["verdict"] != "invalid" {
@@ -255,7 +255,7 @@ impl Run<'_> {
                 Sender::Measurer => self.measurer_passes(target, rate, first_name)?,
                 _ => Some(self.classic_passes(sender, target, rate, first_name)?),
             };
-            first_name = (first_name + rate * TRIAL * u64::from(SPOILED)) % (NAMES / 2);
+            first_name = (first_name + rate * TRIAL * u64::from(INVALID)) % (NAMES / 2);
             match passed {
                 Some(true) => low = rate,
                 Some(false) => high = rate,
@@ -281,7 +281,7 @@ impl Run<'_> {
 
     /// Returns `None` if this machine invalidated all attempts.
     fn measurer_passes(&self, target: Target, rate: u64, first_name: u64) -> Result<Option<bool>> {
-        for attempt in 0..u64::from(SPOILED) {
+        for attempt in 0..u64::from(INVALID) {
             let trial =
                 self.measure(target, rate, TRIAL, first_name + attempt * rate * TRIAL, &[])?;
             match trial["verdict"].as_str() {

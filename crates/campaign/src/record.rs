@@ -55,7 +55,8 @@ pub enum Entry {
         /// different name.
         server: String,
         /// The command and the configuration file of the server.
-        told: Configuration,
+        #[serde(rename = "told")]
+        configuration: Configuration,
     },
     /// Facts about a host that is a different machine or a network namespace of this machine.
     Host {

@@ -250,9 +250,9 @@ impl Results {
             }
             _ => None,
         });
-        let told = entries.iter().filter_map(|entry| match entry {
-            Entry::Configuration { server, told } => {
-                Some(ServerConfig { server: server.clone(), configuration: told.clone() })
+        let configurations = entries.iter().filter_map(|entry| match entry {
+            Entry::Configuration { server, configuration } => {
+                Some(ServerConfig { server: server.clone(), configuration: configuration.clone() })
             }
             _ => None,
         });
@@ -267,7 +267,7 @@ impl Results {
             schema_version: VERSION,
             hosts: hosts.collect(),
             host_changes: host_changes(environment, entries),
-            configurations: told.collect(),
+            configurations: configurations.collect(),
             auth: version_of(&recorded, &plan.auth),
             authdns: plan
                 .auths_of_duts()
@@ -295,7 +295,7 @@ impl Results {
     /// Returns the self-test that validates the tester with the AuthDNS of `[auth]`, or `None` if
     /// the plan has no self-tests.
     pub fn own_self_test(&self) -> Option<&SelfTestResult> {
-        self.self_tests.iter().find(|test| test.vouches)
+        self.self_tests.iter().find(|test| test.validates_trials)
     }
 
     /// Returns the versions of those AuthDNS servers that do not count queries. Only AuthDNS

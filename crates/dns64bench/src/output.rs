@@ -55,7 +55,7 @@ pub(crate) type Outcome = Result<ExitCode, Failure>;
 /// Exit statuses; docs/src/contract.md documents them.
 pub(crate) const DUT_FAILED: u8 = 1;
 const USAGE: u8 = 2;
-pub(crate) const SPOILED: u8 = 3;
+pub(crate) const INVALID: u8 = 3;
 pub(crate) const ENVIRONMENT: u8 = 4;
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -77,8 +77,8 @@ impl Failure {
     }
 
     /// Creates the failure for a tester that is not reliable.
-    pub(crate) fn spoiled(error: impl Into<anyhow::Error>) -> Failure {
-        Failure { status: SPOILED, error: error.into() }
+    pub(crate) fn invalid(error: impl Into<anyhow::Error>) -> Failure {
+        Failure { status: INVALID, error: error.into() }
     }
 
     /// Creates the failure for an interruption by the user.
@@ -233,7 +233,7 @@ pub(crate) fn status_of(verdict: Verdict) -> ExitCode {
     match verdict {
         Verdict::Passed => ExitCode::SUCCESS,
         Verdict::Failed => DUT_FAILED.into(),
-        Verdict::Invalid => SPOILED.into(),
+        Verdict::Invalid => INVALID.into(),
     }
 }
 

@@ -340,7 +340,7 @@ pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
         .map_err(|e| unusable(format!("not the output of `dns64bench self-test --json`: {e}")))?;
     // The rate is stored as it was measured: the maximum rate of the DUT is computed later from the α and β of the
     // DUT's trials, which may differ from those of the self-test.
-    test.vouches().ok_or_else(|| {
+    test.passed_self_test().ok_or_else(|| {
         unusable(
             "that self-test did not pass; omit the option, so that the result is a lower bound, or \
              find the rate that passes with self-test --search-to"

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use common::{LENIENT_TRIAL, dns64bench, holds, journal, run_in, signal_in_a_trial, told};
+use common::{LENIENT_TRIAL, dns64bench, holds, journal, output_text, run_in, signal_in_a_trial};
 
 /// The plan, without its first lines.
 const PLAN: &str = r#"
@@ -62,7 +62,7 @@ fn a_campaign_is_killed_resumed_and_reported() {
     fs::write(folder.join("plan.toml"), format!("{begin}{LENIENT_TRIAL}{PLAN}")).unwrap();
 
     let plan = run_in(folder, &["campaign", "plan", "plan.toml"]);
-    let printed = told(&plan);
+    let printed = output_text(&plan);
     assert!(
         plan.status.success() && printed.contains("self-test") && printed.contains("load 0.5"),
         "{printed}"
@@ -88,12 +88,12 @@ fn a_campaign_is_killed_resumed_and_reported() {
         next.wait().unwrap();
     }
     let status = run_in(folder, &["campaign", "status", "plan.toml"]);
-    assert!(told(&status).contains("to go"), "{}", told(&status));
+    assert!(output_text(&status).contains("to go"), "{}", output_text(&status));
     let twice = run_in(folder, &["report", "plan-run", "./plan-run", "--output", "both"]);
     assert_eq!(twice.status.code(), Some(2));
-    assert!(told(&twice).contains("is named twice"), "{}", told(&twice));
+    assert!(output_text(&twice).contains("is named twice"), "{}", output_text(&twice));
     let last = run_in(folder, &["campaign", "resume", "plan-run"]);
-    assert!(last.status.success(), "{}", told(&last));
+    assert!(last.status.success(), "{}", output_text(&last));
 
     for (trial, times) in finished(folder) {
         assert_eq!(times, 1, "{trial} was done {times} times");
@@ -143,7 +143,11 @@ fn a_campaign_is_killed_resumed_and_reported() {
     let copied = Command::new("cp").args(["-r", "plan-run", "copy"]).current_dir(folder).status();
     assert!(copied.unwrap().success());
     let again = run_in(folder, &["report", "plan-run", "copy", "--output", "both"]);
-    assert!(again.status.success() && folder.join("both/report.html").exists(), "{}", told(&again));
+    assert!(
+        again.status.success() && folder.join("both/report.html").exists(),
+        "{}",
+        output_text(&again)
+    );
 }
 
 #[test]
@@ -160,8 +164,8 @@ fn errors_are_reported_before_anything_starts() {
         (&["report", "there"], "there is not a run folder"),
     ] {
         let output = run_in(folder, args);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", told(&output));
-        assert!(told(&output).contains(hint), "{args:?}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", output_text(&output));
+        assert!(output_text(&output).contains(hint), "{args:?}: {}", output_text(&output));
     }
 }
 
@@ -184,7 +188,7 @@ fn with_signal(folder: &Path, signal: &str) -> Value {
     );
     fs::write(folder.join("plan.toml"), plan).unwrap();
     let output = signal_in_a_trial(folder, "search", signal);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let results: Value =
         serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");
@@ -237,7 +241,7 @@ fn custom(folder: &Path, starter: &str, cpu_pids: &str) -> Value {
     );
     fs::write(folder.join("plan.toml"), plan).unwrap();
     let output = run_in(folder, &["campaign", "run", "plan.toml"]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let results: Value =
         serde_json::from_slice(&fs::read(folder.join("plan-run/results.json")).unwrap()).unwrap();
     assert_eq!(results["complete"], true, "{results:#}");

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use testbed::wait_until;
 
-use common::{LENIENT_TRIAL, PROGRAM, dns64bench, journal, run_in, signal_in_a_trial, told};
+use common::{LENIENT_TRIAL, PROGRAM, dns64bench, journal, output_text, run_in, signal_in_a_trial};
 
 /// Returns a plan with this topology, the lines that all plans in this file have, and `rest`.
 fn plan_of(topology: &str, rest: &str) -> String {
@@ -27,7 +27,7 @@ fn plan(rest: &str) -> String {
 /// Runs a command that must end with `status` and print all of `words`; returns its output.
 fn ends(folder: &Path, args: &[&str], status: i32, words: &[&str]) -> String {
     let output = run_in(folder, args);
-    let text = told(&output);
+    let text = output_text(&output);
     assert_eq!(output.status.code(), Some(status), "{args:?}: {text}");
     for word in words {
         assert!(text.contains(word), "{args:?} does not say {word}: {text}");
@@ -307,7 +307,7 @@ fn misbehaving_host_ends_campaign_with_clear_error() {
         let folder = tempfile::tempdir().unwrap();
         let output =
             with_ssh(folder.path(), ssh, &["campaign", "run", "plan.toml"]).output().unwrap();
-        let text = told(&output);
+        let text = output_text(&output);
         assert_eq!(output.status.code(), Some(4), "{ssh}: {text}");
         assert!(text.contains(word) && text.contains("far"), "{ssh}: {text}");
         assert!(!text.contains('\u{1b}') && text.len() < 20_000, "{ssh}: {text:?}");
@@ -336,7 +336,7 @@ fn a_silent_host_does_not_keep_the_user_from_stopping() {
             signal(&child, name);
         }
         let output = child.wait_with_output().unwrap();
-        let text = told(&output);
+        let text = output_text(&output);
         assert_eq!(output.status.code(), Some(130), "{ssh}: {text}");
         assert!(text.contains("dns64bench campaign resume my-run"), "{ssh}: {text}");
     }
@@ -377,8 +377,12 @@ fn first_signal_ends_cleanly_second_immediately() {
             signal(&child, name);
         }
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{signals:?}: {}", told(&output));
-        assert!(told(&output).contains("dns64bench campaign resume plan-run"), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(130), "{signals:?}: {}", output_text(&output));
+        assert!(
+            output_text(&output).contains("dns64bench campaign resume plan-run"),
+            "{}",
+            output_text(&output)
+        );
         let stat = Path::new("/proc").join(text().trim()).join("stat");
         // The server may have ended although its new parent has not collected its exit status yet.
         let is_gone = || fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
@@ -410,9 +414,13 @@ fn resume_removes_own_lab_but_no_foreign_lab() {
     let mut command = Command::new("unshare");
     command.current_dir(folder).args(["--mount", "--net"]).arg(path).stdin(Stdio::null());
     match command.output() {
-        Ok(output) if output.status.code() == Some(1) => testbed::skip("the lab", &told(&output)),
-        Ok(output) if told(&output).contains("SKIPPED") => testbed::skip("the lab", &told(&output)),
-        Ok(output) => assert!(output.status.success(), "{}", told(&output)),
+        Ok(output) if output.status.code() == Some(1) => {
+            testbed::skip("the lab", &output_text(&output));
+        }
+        Ok(output) if output_text(&output).contains("SKIPPED") => {
+            testbed::skip("the lab", &output_text(&output));
+        }
+        Ok(output) => assert!(output.status.success(), "{}", output_text(&output)),
         Err(error) => testbed::skip("the lab", &format!("unshare: {error}")),
     }
 }
@@ -427,7 +435,7 @@ fn loaded(signal: &str) -> Result<Value, String> {
     fs::write(folder.join("plan.toml"), plan.replace("[[dut]]", &format!("{load}[[dut]]")))
         .unwrap();
     let output = signal_in_a_trial(folder, "load", signal);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     for entry in journal(folder) {
         let trial = &entry["finished"]["trial"];
         if trial["verdict"] == "invalid" && entry["finished"]["point"]["load"].is_object() {

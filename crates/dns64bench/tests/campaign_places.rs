@@ -15,7 +15,7 @@ use hosts::place::CpuPlacement;
 use hosts::servers::{Dut, find};
 use serde_json::Value;
 
-use common::{LENIENT_TRIAL, dns64bench, run_in, told};
+use common::{LENIENT_TRIAL, dns64bench, output_text, run_in};
 
 /// Maximum time of a campaign.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -83,13 +83,13 @@ fn watched(folder: &Path, plan: &str) -> (BTreeSet<Seen>, Value) {
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > give_up {
             let _ = child.kill();
-            panic!("it does not end: {}", told(&child.wait_with_output().unwrap()));
+            panic!("it does not end: {}", output_text(&child.wait_with_output().unwrap()));
         }
         look(&run, &mut seen);
         thread::sleep(Duration::from_millis(20));
     }
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{plan}\n{}", told(&output));
+    assert!(output.status.success(), "{plan}\n{}", output_text(&output));
     (seen, serde_json::from_slice(&fs::read(run.join("results.json")).unwrap()).unwrap())
 }
 
@@ -209,9 +209,9 @@ fn rows_show_the_actual_placement() {
     if net::affinity::allowed_cpus().len() > 1 {
         starts("command", "threads chosen by the server, not confined");
     }
-    let told = results["configurations"].as_array().unwrap();
+    let output_text = results["configurations"].as_array().unwrap();
     let of = |name: &str| {
-        told.iter().find(|told| told["server"] == name).unwrap()["text"]
+        output_text.iter().find(|told| told["server"] == name).unwrap()["text"]
             .as_str()
             .unwrap()
             .to_owned()
@@ -239,14 +239,14 @@ fn missing_cpus_are_rejected_all_points_printed() {
             has + 1
         );
     fs::write(folder.path().join("plan.toml"), plan).unwrap();
-    let printed = told(&run_in(folder.path(), &["campaign", "plan", "plan.toml"]));
+    let printed = output_text(&run_in(folder.path(), &["campaign", "plan", "plan.toml"]));
     let of = |word: &str| printed.lines().filter(|line| line.contains(word)).count();
     let [first, second] = ["dns64d", "second"].map(|dut| format!("{dut}, {} cores", has + 1));
     assert_eq!((of("dns64d, 1 core"), of(&first), of(&second)), (1, 1, 1), "{printed}");
     let once = format!("Not on this machine: {} cores (2 points)", has + 1);
     assert_eq!((of("Not on this machine"), of(&once)), (1, 1), "{printed}");
     let refused = run_in(folder.path(), &["campaign", "run", "plan.toml"]);
-    let said = told(&refused);
+    let said = output_text(&refused);
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("host dut has") && said.contains(&format!("{has} CPU")), "{said}");
     assert!(!folder.path().join("plan-run").exists(), "nothing is begun");

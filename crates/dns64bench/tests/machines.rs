@@ -11,7 +11,9 @@ use std::thread;
 
 use serde_json::Value;
 
-use common::{LENIENT, LENIENT_TRIAL, PROGRAM, Server, dns64bench, holds, run, run_in, show, told};
+use common::{
+    LENIENT, LENIENT_TRIAL, PROGRAM, Server, dns64bench, holds, output_text, run, run_in, show,
+};
 
 /// Runs one search of a reference DUT that answers one of the two rates. The test is about neither pacing nor lateness.
 fn one_search() -> String {
@@ -104,7 +106,7 @@ fn a_gate_that_cannot_decide_is_not_green() {
     let folder = folder.path();
     fs::write(folder.join("one.toml"), one_search()).unwrap();
     let output = run_in(folder, &["campaign", "run", "one.toml", "--dir", "a", "--quiet"]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     fs::create_dir(folder.join("b")).unwrap();
     for file in ["journal.jsonl", "plan.toml", "environment.json"] {
         fs::copy(folder.join("a").join(file), folder.join("b").join(file)).unwrap();
@@ -116,11 +118,11 @@ fn a_gate_that_cannot_decide_is_not_green() {
     environment.as_object_mut().unwrap().remove("schema_version").unwrap();
     fs::write(&file, environment.to_string()).unwrap();
     let output = run_in(folder, &["report", "b", "--baseline", "a"]);
-    let text = told(&output);
+    let text = output_text(&output);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("accept 1: undecided: "), "{text}");
     let output = run_in(folder, &["report", "b", "--baseline", "a", "--json"]);
-    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", output_text(&output));
     holds("comparison", &serde_json::from_slice(&output.stdout).unwrap());
     for (args, hint) in [
         (&["report", "a", "--baseline", "a"][..], "only the baseline is given"),
@@ -129,9 +131,9 @@ fn a_gate_that_cannot_decide_is_not_green() {
     ] {
         let output = run_in(folder, args);
         assert!(
-            output.status.code() == Some(2) && told(&output).contains(hint),
+            output.status.code() == Some(2) && output_text(&output).contains(hint),
             "{args:?}: {}",
-            told(&output)
+            output_text(&output)
         );
     }
 }

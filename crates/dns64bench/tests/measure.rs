@@ -545,9 +545,9 @@ fn usage_errors_show_the_correct_form() {
         let text = show(args, &output);
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(words), "{words} missing in {text}");
-        let told = String::from_utf8_lossy(&output.stderr);
+        let output_text = String::from_utf8_lossy(&output.stderr);
         assert!(
-            told.starts_with("dns64bench: ") && !told.contains("error:"),
+            output_text.starts_with("dns64bench: ") && !output_text.contains("error:"),
             "one prefix for all errors: {text}"
         );
     }

@@ -14,7 +14,7 @@ use parquet::file::reader::SerializedFileReader;
 use parquet::record::RowAccessor;
 use serde_json::Value;
 
-use common::{INVALID, LENIENT, Server, count, dns64bench, holds, run_in, show, told};
+use common::{INVALID, LENIENT, Server, count, dns64bench, holds, output_text, run_in, show};
 
 /// Time for the testers of a trial to start.
 const AHEAD: Duration = Duration::from_secs(4);
@@ -113,7 +113,7 @@ fn queries_of(folder: &Path, shards: &[&str], more: &[&str]) -> Option<BTreeSet<
         let ended = testers.into_iter().map(|tester| tester.wait_with_output().unwrap());
         let ended: Vec<Output> = ended.collect();
         if let Some(invalid) = ended.iter().find(|ended| ended.status.code() == Some(INVALID)) {
-            return Err(told(invalid));
+            return Err(output_text(invalid));
         }
         socket.set_nonblocking(true).unwrap();
         let mut packet = [0; 512];
@@ -157,7 +157,7 @@ fn three_testers_have_one_verdict() {
     let valid = testbed::valid_trial(|| {
         for child in three(folder.path(), &dut.address, &["--expect-prefix", "64:ff9b::/96"]) {
             let ended = child.wait_with_output().unwrap();
-            assert!(matches!(ended.status.code(), Some(0 | INVALID)), "{}", told(&ended));
+            assert!(matches!(ended.status.code(), Some(0 | INVALID)), "{}", output_text(&ended));
         }
         match merged(folder.path(), &[]) {
             (result, _) if result["verdict"] == "invalid" => Err(result["reasons"].to_string()),
@@ -205,17 +205,21 @@ fn three_testers_have_one_verdict() {
     // The file of one tester is missing.
     let lacking = run_in(folder.path(), &["merge", &files[0], &files[2]]);
     assert_eq!(lacking.status.code(), Some(2));
-    assert!(told(&lacking).contains("shard 1 of 3 is missing"), "{}", told(&lacking));
+    assert!(output_text(&lacking).contains("shard 1 of 3 is missing"), "{}", output_text(&lacking));
     // The file of a tester that ended before it could write.
     fs::write(folder.path().join("x.json"), "").unwrap();
     let ended = run_in(folder.path(), &["merge", &files[0], "x.json", &files[2]]);
     assert_eq!(ended.status.code(), Some(2));
-    assert!(told(&ended).contains("x.json is empty: its tester ended"), "{}", told(&ended));
+    assert!(
+        output_text(&ended).contains("x.json is empty: its tester ended"),
+        "{}",
+        output_text(&ended)
+    );
     // A file that contains no result.
     fs::write(folder.path().join("x.json"), "{}").unwrap();
     let nothing = run_in(folder.path(), &["merge", "x.json"]);
     assert_eq!(nothing.status.code(), Some(2));
-    assert!(told(&nothing).contains("x.json"), "{}", told(&nothing));
+    assert!(output_text(&nothing).contains("x.json"), "{}", output_text(&nothing));
 }
 
 #[test]
@@ -271,9 +275,13 @@ fn a_slurm_job_without_a_verdict_ends_with_status_4() {
         bash.arg(&script).current_dir(folder.path()).env_remove("SLURM_JOB_ID");
         bash.envs(job.map(|job| ("SLURM_JOB_ID", job))).env("DNS64BENCH", "./nothing");
         let ended = bash.output().unwrap();
-        assert_eq!(ended.status.code(), Some(4), "{job:?}: {}", told(&ended));
-        assert!(told(&ended).contains(words), "{job:?}: {}", told(&ended));
-        assert!(told(&ended).contains("there is no verdict"), "{job:?}: {}", told(&ended));
+        assert_eq!(ended.status.code(), Some(4), "{job:?}: {}", output_text(&ended));
+        assert!(output_text(&ended).contains(words), "{job:?}: {}", output_text(&ended));
+        assert!(
+            output_text(&ended).contains("there is no verdict"),
+            "{job:?}: {}",
+            output_text(&ended)
+        );
     }
 }
 
@@ -287,8 +295,8 @@ fn late_or_impossible_shard_sends_nothing() {
     ] {
         let child = tester(folder.path(), "127.0.0.1:9", start, shard, &[]);
         let ended = child.wait_with_output().unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{}", told(&ended));
-        assert!(told(&ended).contains(words), "{}", told(&ended));
+        assert_eq!(ended.status.code(), Some(2), "{}", output_text(&ended));
+        assert!(output_text(&ended).contains(words), "{}", output_text(&ended));
         assert_eq!(fs::read_to_string(folder.path().join(file_of(shard))).unwrap(), "");
     }
 }

@@ -22,8 +22,8 @@ pub struct CpuPlacement {
     pub cpus: BTreeSet<usize>,
     /// Configured number of threads or processes that answer queries; absent if no number was
     /// configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<usize>,
+    #[serde(rename = "told", default, skip_serializing_if = "Option::is_none")]
+    pub configured_threads: Option<usize>,
     /// Sets of CPUs on which threads of the DUT were allowed to run. CPUs that the host does not
     /// have are omitted.
     pub allowed: Vec<Allowed>,
@@ -95,8 +95,8 @@ impl CpuPlacement {
         let shares = |a: &CpuPlacement, b: &CpuPlacement| {
             a.shared.iter().all(|with| b.shared.contains(with))
         };
-        (self.used(), self.confined_to(), self.told)
-            == (other.used(), other.confined_to(), other.told)
+        (self.used(), self.confined_to(), self.configured_threads)
+            == (other.used(), other.confined_to(), other.configured_threads)
             && shares(self, other)
             && shares(other, self)
     }
@@ -118,14 +118,21 @@ impl CpuPlacement {
         let threads = |n: usize| counted(n as u64, "thread", "threads");
         let cpus = |n: usize| counted(n as u64, "CPU", "CPUs");
         let quota = self.limit().map_or(String::new(), |quota| format!(", quota of {quota}"));
-        let words = match (self.confined_to(), self.told) {
-            (Some(n), Some(told)) if n == told && quota.is_empty() => return Ok(n),
-            (Some(n), Some(told)) => format!("{} with {}", cpus(n), threads(told)),
+        let words = match (self.confined_to(), self.configured_threads) {
+            (Some(n), Some(configured_threads)) if n == configured_threads && quota.is_empty() => {
+                return Ok(n);
+            }
+            (Some(n), Some(configured_threads)) => {
+                format!("{} with {}", cpus(n), threads(configured_threads))
+            }
             (Some(n), None) => format!("{}, threads chosen by the server", cpus(n)),
-            (None, told) => {
+            (None, configured_threads) => {
                 let how =
                     if self.allowed.is_empty() { "CPUs not observed" } else { "not confined" };
-                format!("{}, {how}", told.map_or("threads chosen by the server".into(), threads))
+                format!(
+                    "{}, {how}",
+                    configured_threads.map_or("threads chosen by the server".into(), threads)
+                )
             }
         };
         Err(words + &quota)
@@ -195,7 +202,9 @@ impl CpuPlacement {
             [self.quota_millicpu, other.quota_millicpu].into_iter().flatten().min();
         // Only CPUs common to both trials remain. The number of threads is removed if it differs.
         self.cpus = self.cpus.intersection(&other.cpus).copied().collect();
-        self.told = self.told.filter(|told| Some(*told) == other.told);
+        self.configured_threads = self
+            .configured_threads
+            .filter(|configured_threads| Some(*configured_threads) == other.configured_threads);
         for sharing in &other.shared {
             if !self.shared.contains(sharing) {
                 self.shared.push(sharing.clone());
@@ -218,9 +227,13 @@ mod tests {
         cpus.iter().copied().collect()
     }
 
-    fn place(cpus: &[usize], told: Option<usize>, allowed: &[&[usize]]) -> CpuPlacement {
+    fn place(
+        cpus: &[usize],
+        configured_threads: Option<usize>,
+        allowed: &[&[usize]],
+    ) -> CpuPlacement {
         let allowed = allowed.iter().map(|cpus| Allowed { cpus: set(cpus), threads: 3 }).collect();
-        CpuPlacement { cpus: set(cpus), told, allowed, ..CpuPlacement::default() }
+        CpuPlacement { cpus: set(cpus), configured_threads, allowed, ..CpuPlacement::default() }
     }
 
     #[test]

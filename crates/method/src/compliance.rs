@@ -121,11 +121,11 @@ impl Facts {
             (self.shares_host, "the roles have separate hosts"),
             (self.shares_cpus, "no CPU is shared"),
         ];
-        let told = |what: &str| format!("stated by the user: {what}");
+        let in_words = |what: &str| format!("stated by the user: {what}");
         stated
             .into_iter()
             .filter(|(fact, _)| *fact == Fact::StatedNo)
-            .map(|(_, what)| told(what))
+            .map(|(_, what)| in_words(what))
             .collect()
     }
 

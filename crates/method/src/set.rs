@@ -415,9 +415,9 @@ mod tests {
             (Length::Full, of(300, 2)),
             (Length::Probe, of(200, 7)),
         ];
-        let told = [Some(300), Some(200), Some(100), None];
+        let passed = [Some(300), Some(200), Some(100), None];
         assert_eq!(
-            told.map(|rate| shortfall(&failed, &ended(None, rate))),
+            passed.map(|rate| shortfall(&failed, &ended(None, rate))),
             [Some(of(300, 2)), Some(of(200, 7)), None, None]
         );
     }

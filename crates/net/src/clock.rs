@@ -130,10 +130,10 @@ impl ClockError {
         let is_told = |us: &u64| *us < INITIAL_ESTIMATE_US && !is_zero;
         let units = if has(libc::STA_NANO) { 1_000 } else { 1 };
         let to_set_right = state.offset.unsigned_abs().div_ceil(units);
-        let told = Some(state.esterror.unsigned_abs()).filter(is_told);
+        let estimated = Some(state.esterror.unsigned_abs()).filter(is_told);
         ClockError {
             synchronized: status != libc::TIME_ERROR && !has(libc::STA_UNSYNC),
-            estimated_us: told.map(|us| us + to_set_right),
+            estimated_us: estimated.map(|us| us + to_set_right),
             largest_us: state.maxerror.unsigned_abs(),
         }
     }

@@ -129,16 +129,16 @@ impl Comparison {
 }
 
 fn case(row: &Row) -> TestCase {
-    let told = format!("{}: {}", row.in_words(), change(row));
+    let message = format!("{}: {}", row.in_words(), change(row));
     let mut status = match row.outcome() {
         Some(ChangeOutcome::NoRegression | ChangeOutcome::Improved) => TestCaseStatus::success(),
         Some(ChangeOutcome::Regressed) => TestCaseStatus::non_success(NonSuccessKind::Failure),
         Some(ChangeOutcome::Undecided) | None => TestCaseStatus::skipped(),
     };
-    status.set_message(told.clone());
+    status.set_message(message.clone());
     let mut case = TestCase::new(row.point(), status);
     case.set_classname(row.conditions.dut.clone());
-    case.set_system_out(told);
+    case.set_system_out(message);
     case
 }
 
@@ -217,8 +217,8 @@ mod tests {
     #[test]
     fn the_summary_begins_with_the_answer() {
         let text = comparison().markdown();
-        let told = "Compared with old, tolerated decrease 1 %: 1 regressed, 1 undecided, 1 not comparable, 1 improved, 1 without a regression.";
-        assert!(text.contains(told), "{text}");
+        let message = "Compared with old, tolerated decrease 1 %: 1 regressed, 1 undecided, 1 not comparable, 1 improved, 1 without a regression.";
+        assert!(text.contains(message), "{text}");
         assert!(text.contains("| BIND &lt;9>, 1 core"), "{text}");
     }
 

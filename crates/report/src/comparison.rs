@@ -110,7 +110,7 @@ impl Row {
     /// number of searches that would decide it. If the points cannot be compared, the text contains the reason.
     pub fn in_words(&self) -> String {
         match (&self.change, &self.incomparable) {
-            (Some(change), _) => told(change),
+            (Some(change), _) => change_in_words(change),
             (None, Some(why)) => format!("not comparable: {why}"),
             (None, None) => "not comparable".into(),
         }
@@ -132,7 +132,7 @@ pub fn word(outcome: ChangeOutcome) -> &'static str {
     }
 }
 
-fn told(change: &Change) -> String {
+fn change_in_words(change: &Change) -> String {
     let outcome = word(change.outcome);
     let more = |n: usize| counted(n as u64, "more search", "more searches");
     match change.wanted {

@@ -171,7 +171,7 @@ fn run() -> &'static Run {
 fn make_run() -> Run {
     let mut plan = Plan::load(Path::new("paper-small")).unwrap();
     plan.measure.conform = true;
-    let mut entries = journal_of(&plan, 15_000, &[(5, Event::Spoiled), (40, Event::Spoiled)]);
+    let mut entries = journal_of(&plan, 15_000, &[(5, Event::Invalid), (40, Event::Invalid)]);
     // The simulated tester has no pacing data and no stolen time.
     for (i, entry) in entries.iter_mut().enumerate() {
         let Entry::Finished(m) = entry else { continue };

@@ -298,12 +298,12 @@ fn incidents(run: &Run) -> String {
 /// Returns the configuration of each server, so that others can repeat the measurement.
 fn configurations(run: &Run) -> String {
     let mut out = String::new();
-    for told in &run.results.configurations {
-        let c = &told.configuration;
+    for recorded in &run.results.configurations {
+        let c = &recorded.configuration;
         let _ = write!(
             out,
             "<h3>Configuration of {}</h3><pre>{}",
-            escape(&told.server),
+            escape(&recorded.server),
             escape(&c.command.join(" "))
         );
         if !c.text.is_empty() {

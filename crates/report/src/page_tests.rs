@@ -266,20 +266,25 @@ fn figures_and_captions_name_the_observed_cores() {
     let mut run = wide();
     let cpus: BTreeSet<usize> = [0, 1].into();
     let allowed = vec![Allowed { cpus: cpus.clone(), threads: 16 }];
-    let seen = Some(CpuPlacement { cpus, told: Some(16), allowed, ..CpuPlacement::default() });
+    let seen = Some(CpuPlacement {
+        cpus,
+        configured_threads: Some(16),
+        allowed,
+        ..CpuPlacement::default()
+    });
     for dut in &mut run.results.duts {
         dut.points.iter_mut().for_each(|p| p.place.clone_from(&seen));
         dut.loads.iter_mut().for_each(|load| load.found.place.clone_from(&seen));
         dut.closed_loops.iter_mut().for_each(|at| at.seen.clone_from(&seen));
     }
     let runs = [run];
-    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut drawn: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for figure in figures(&runs) {
         let names =
             marks(&figure.svg(false)).into_iter().flat_map(|mark| [mark.panel, mark.of, mark.at]);
-        told.insert(figure.file, names.chain([figure.title]).collect());
+        drawn.insert(figure.file, names.chain([figure.title]).collect());
     }
-    for (file, names) in &told {
+    for (file, names) in &drawn {
         assert!(
             !names.iter().any(|name| name.ends_with(" core") || name.ends_with(" cores")),
             "{file}: {names:?}"
@@ -297,12 +302,12 @@ fn figures_and_captions_name_the_observed_cores() {
         "closed-loop",
     ] {
         assert!(
-            told[file].iter().any(|name| name.contains("2 CPUs with 16 threads")),
+            drawn[file].iter().any(|name| name.contains("2 CPUs with 16 threads")),
             "{file}: {:?}",
-            told[file]
+            drawn[file]
         );
     }
-    assert!(!told.contains_key("scale-up"), "no server had the cores of its column");
+    assert!(!drawn.contains_key("scale-up"), "no server had the cores of its column");
     let captions: Vec<String> = tables(&runs[0]).into_iter().map(|table| table.title).collect();
     for of in
         ["DNS64 performance by AAAA record rate", "by AAAA share and cached share", "Closed loop"]

@@ -276,7 +276,7 @@ mod tests {
         let point = &mut results.duts[1].points[0];
         speed_up(point);
         let place = point.place.as_mut().unwrap();
-        (place.cpus, place.told) = ([1].into(), None);
+        (place.cpus, place.configured_threads) = ([1].into(), None);
         place.allowed[0].cpus = [1].into();
         let (answer, ratios) = said(&results);
         for place in ["(2 searches, 1 CPU, threads chosen by the server)", "(2 searches, 1 core)"] {
@@ -293,7 +293,7 @@ mod tests {
         let mut results = two_servers();
         let point = &mut results.duts[1].points[0];
         speed_up(point);
-        point.place.as_mut().unwrap().told = None;
+        point.place.as_mut().unwrap().configured_threads = None;
         point.conditions.place.authdns = Some("AuthDNS".into());
         let (answer, ratios) = said(&results);
         assert!(!answer.contains("core"), "{answer}");

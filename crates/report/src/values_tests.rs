@@ -40,7 +40,7 @@ fn campaigns() -> impl Strategy<Value = Campaign> {
     let resolution = prop_oneof![Just(1_u64), Just(30), Just(100), Just(450)];
     // Only a few capacities are used, so that trials at the same rate have different verdicts.
     let capacity = prop_oneof![Just(50_u64), 100..2_500_u64, Just(5_000)];
-    let event = prop_oneof![3 => Just(Event::Spoiled), 1 => Just(Event::Killed)];
+    let event = prop_oneof![3 => Just(Event::Invalid), 1 => Just(Event::Killed)];
     (
         (1..=5_u32, resolution, any::<bool>(), any::<bool>()),
         (vec(capacity.clone(), 1..5), vec(capacity, 1..4)),

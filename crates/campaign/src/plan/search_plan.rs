@@ -100,7 +100,7 @@ impl PassedSelfTest {
             // timeout of `plan`.
             let wanted = method::selftest::timeout(plan.timeout);
             let in_time = sent.timeout.is_none_or(|timeout| timeout <= wanted);
-            sent.settings == plan.sender_settings() && same_priority && sent.held_auth && in_time
+            sent.settings == plan.sender_settings() && same_priority && sent.auth_checked && in_time
         };
         match &self.sent {
             Some(sent) if is_the_same(sent) && self.compliant => TesterProof::SelfTest { delta },
@@ -131,7 +131,8 @@ pub struct SelfTestSending {
     /// Scheduling priority that the kernel granted to the sending threads.
     pub priority: Priority,
     /// True if AuthDNS's response time was checked against the limit in every trial.
-    pub held_auth: bool,
+    #[serde(rename = "held_auth")]
+    pub auth_checked: bool,
     /// Timeout for a reply, nanoseconds; absent in files of older versions.
     #[serde(default)]
     pub timeout: Option<Nanos>,
@@ -232,7 +233,7 @@ mod tests {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(500));
         let trial = TrialResult::simulated(&plan, Counts::default());
         let (settings, priority) = (plan.sender_settings(), trial.sending.priority);
-        let sent = SelfTestSending { settings, priority, held_auth: true, timeout: None };
+        let sent = SelfTestSending { settings, priority, auth_checked: true, timeout: None };
         let test = PassedSelfTest {
             passed: Qps(1_100),
             delta: 0.1,
@@ -282,7 +283,7 @@ mod tests {
             TesterProof::OtherSettings { delta: 0.1 }
         );
         let lax =
-            PassedSelfTest { sent: Some(SelfTestSending { held_auth: false, ..sent }), ..test };
+            PassedSelfTest { sent: Some(SelfTestSending { auth_checked: false, ..sent }), ..test };
         assert_eq!(lax.proof_at_its_rate(&plan, &trial), TesterProof::OtherSettings { delta: 0.1 });
     }
 }

@@ -25,7 +25,8 @@ pub struct ClosedLoopResult {
     /// Number of valid trials.
     pub trials: usize,
     /// Number of invalid trials.
-    pub spoiled: usize,
+    #[serde(rename = "spoiled")]
+    pub invalid: usize,
     /// True if all trials of the plan are done.
     pub complete: bool,
     /// Reason why there is no result; absent if there is a result.
@@ -58,7 +59,7 @@ pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoopResult> {
     let Point::ClosedLoop(with) = point else { return None };
     let replay = recorded.replay(point)?;
-    let ValidTrials { counted, spoiled, ended, missing, passed } =
+    let ValidTrials { counted, invalid, ended, missing, passed } =
         ValidTrials::new(recorded, point, Some(&replay));
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
     let times: Vec<f64> = figured
@@ -75,7 +76,7 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<ClosedLoo
         threads: with.threads,
         governor: with.governor.clone(),
         trials: counted.len(),
-        spoiled,
+        invalid,
         complete: replay.due().is_none(),
         missing,
         passed,

@@ -23,7 +23,8 @@ pub enum NoResult {
     /// Trials have ended, but too few for a result.
     Unfinished,
     /// All trials from which the result could be computed are invalid.
-    Spoiled,
+    #[serde(rename = "spoiled")]
+    Invalid,
     /// The point is void: AuthDNS's counters show that the DUT was not measured under the
     /// conditions of this point.
     Void(Deviation),
@@ -70,7 +71,7 @@ impl fmt::Display for NoResult {
             NoResult::NotBegun { because: None } => write!(f, "not measured: no trial has ended"),
             NoResult::NotBegun { because: Some(why) } => write!(f, "not measured: {why}"),
             NoResult::Unfinished => write!(f, "not finished: too few trials have ended"),
-            NoResult::Spoiled => write!(f, "not measured: the tester invalidated the trials"),
+            NoResult::Invalid => write!(f, "not measured: the tester invalidated the trials"),
             NoResult::Void(why) => write!(f, "invalid: {why}"),
             NoResult::WrongReplies(wrong) => {
                 write!(f, "no result: every reply was wrong ({wrong}); check its configuration")

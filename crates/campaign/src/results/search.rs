@@ -211,7 +211,7 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
         None if figures.n > 0 => None,
         None if replay.trials.is_empty() => Some(NoResult::not_begun(recorded, point)),
         None if found.is_empty() => Some(NoResult::Unfinished),
-        None => Some(NoResult::Spoiled),
+        None => Some(NoResult::Invalid),
     };
     Some(PointResult {
         conditions: conditions.clone(),

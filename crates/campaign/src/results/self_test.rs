@@ -26,7 +26,8 @@ pub struct SelfTestResult {
     pub cores: Option<usize>,
     /// True if the self-test validates the tester for trials of the plan. False for a self-test
     /// that serves for comparison only.
-    pub vouches: bool,
+    #[serde(rename = "vouches")]
+    pub validates_trials: bool,
     /// Smallest result of the searches, queries per second; absent if a search found no passing
     /// rate.
     pub passed: Option<Qps>,
@@ -74,14 +75,14 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
     let missing = match (figures.n, replay.trials.is_empty(), found.is_empty()) {
         (0, true, _) => Some(NoResult::not_begun(recorded, point)),
         (0, _, true) => Some(NoResult::Unfinished),
-        (0, ..) => Some(NoResult::Spoiled),
+        (0, ..) => Some(NoResult::Invalid),
         _ => None,
     };
     Some(SelfTestResult {
         server: at.named.clone().unwrap_or_else(|| at.server.name().into()),
         family: asked.map(|a| if a.is_ipv6() { Family::Ipv6 } else { Family::Ipv4 }).or(at.family),
         cores: Some(recorded.plan.auth_cpus(point).len()).filter(|&cores| cores > 0),
-        vouches: at.named.is_some() || is_own,
+        validates_trials: at.named.is_some() || is_own,
         passed,
         allows: passed.map(|p| allowed_rate(p, Share::ZERO, Share::ZERO, test.delta)),
         figures,
@@ -119,7 +120,7 @@ impl<'a> Recorded<'a> {
     pub fn failed_self_test(&self) -> Option<FailedSelfTest> {
         self.plan.points().into_iter().find_map(|point| {
             let result = result(self, &point)?;
-            if !result.vouches || !result.complete || result.passed.is_some() {
+            if !result.validates_trials || !result.complete || result.passed.is_some() {
                 return None;
             }
             let replay = self.replay(&point)?;

@@ -22,7 +22,8 @@ pub struct Sustained {
     /// Number of valid trials.
     pub trials: usize,
     /// Number of invalid trials.
-    pub spoiled: usize,
+    #[serde(rename = "spoiled")]
+    pub invalid: usize,
     /// True if all trials of the plan are done.
     pub complete: bool,
     /// Reason why there are no figures; absent if there are figures.
@@ -94,7 +95,7 @@ impl Sustained {
     /// Returns the state of the trials as text: the number of trials that passed or failed, or the
     /// reason why there are no figures.
     pub fn state(&self) -> String {
-        let spoiled = match self.spoiled {
+        let invalid = match self.invalid {
             0 => String::new(),
             n => format!(", {n} invalid"),
         };
@@ -107,7 +108,7 @@ impl Sustained {
             (_, Some(false), None) => format!("{} FAILED", self.trials),
             (None, None, None) => NoResult::Unfinished.to_string(),
         };
-        state + &spoiled
+        state + &invalid
     }
 
     /// Returns the text of a table cell: the value, labelled if trials failed, or the reason why
@@ -127,7 +128,7 @@ pub(super) struct ValidTrials<'a> {
     /// The valid trials, in order.
     pub counted: Vec<&'a Measured>,
     /// Number of invalid trials.
-    pub spoiled: usize,
+    pub invalid: usize,
     /// The ways in which the DUT failed in the valid trials.
     pub ended: Vec<DutEnd>,
     /// Reason why there are no figures; absent if there are figures.
@@ -158,12 +159,12 @@ impl<'a> ValidTrials<'a> {
                 Some(NoResult::NoRate)
             }
             (_, _, true, true) => Some(NoResult::not_begun(recorded, point)),
-            (_, _, true, false) => Some(NoResult::Spoiled),
+            (_, _, true, false) => Some(NoResult::Invalid),
             _ => None,
         };
         let passed =
             (!counted.is_empty()).then(|| counted.iter().all(|m| m.verdict() == Verdict::Passed));
-        ValidTrials { spoiled: all.len() - counted.len(), counted, ended, missing, passed }
+        ValidTrials { invalid: all.len() - counted.len(), counted, ended, missing, passed }
     }
 }
 
@@ -176,7 +177,7 @@ pub(super) fn result(
     replay: Option<&Replay<'_>>,
     (transient, duration): (f64, f64),
 ) -> Sustained {
-    let ValidTrials { counted, spoiled, ended, missing, passed } =
+    let ValidTrials { counted, invalid, ended, missing, passed } =
         ValidTrials::new(recorded, point, replay);
     // If the DUT died or hung, its CPU use and latency are meaningless.
     let figured: &[&Measured] = if missing.is_none() { &counted } else { &[] };
@@ -194,7 +195,7 @@ pub(super) fn result(
     let (valid, sent) = (sum(|m| m.counts().valid), sum(|m| m.counts().sent));
     Sustained {
         trials: counted.len(),
-        spoiled,
+        invalid,
         complete: recorded.is_complete(point),
         missing,
         passed,

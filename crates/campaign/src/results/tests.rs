@@ -91,16 +91,16 @@ fn load_of(mut trials: Vec<Measured>) -> Sustained {
 
 #[test]
 fn invalid_trials_are_excluded_from_load_figures() {
-    let spoiled = trial(&load_point(), 175, 100, Verdict::Invalid);
-    let load = load_of(vec![spoiled.clone()]);
-    assert_eq!((load.trials, load.spoiled, load.passed), (0, 1, None));
+    let invalid = trial(&load_point(), 175, 100, Verdict::Invalid);
+    let load = load_of(vec![invalid.clone()]);
+    assert_eq!((load.trials, load.invalid, load.passed), (0, 1, None));
     assert!(
         load.cpu.is_none() && load.cprdp.is_none() && load.rtt_us.is_none() && load.valid.is_none()
     );
     let mut busy = trial(&load_point(), 175, 100, Verdict::Passed);
     busy.cpu.dut = vec![1.0, 0.25, 0.25, 0.25];
-    let load = load_of(vec![spoiled, busy]);
-    assert_eq!((load.trials, load.spoiled, load.passed), (1, 1, Some(true)));
+    let load = load_of(vec![invalid, busy]);
+    assert_eq!((load.trials, load.invalid, load.passed), (1, 1, Some(true)));
     assert_eq!(load.cprdp.unwrap().median, 700.0, "value of the valid trial");
 }
 

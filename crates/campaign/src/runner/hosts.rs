@@ -507,7 +507,7 @@ impl RealHosts<'_> {
         ended: &Ended,
         why: &str,
     ) -> CampaignError {
-        let (how, told) = (&ended.how, measurer.log_tail());
+        let (how, log) = (&ended.how, measurer.log_tail());
         // The log contains no reason if the disk is full. A test write detects a full disk.
         let written = measurer.machine().write(Path::new("trial.json"), &" ".repeat(PROBE));
         let full = written.err().map_or(String::new(), |e| format!("; {e}"));
@@ -517,7 +517,7 @@ impl RealHosts<'_> {
             Task::Conform(_) => ("conform", None),
         };
         let why = format!(
-            "dns64bench {command} on {} ended with {how} without a valid result ({why}): {told}{full}",
+            "dns64bench {command} on {} ended with {how} without a valid result ({why}): {log}{full}",
             measurer.machine().name()
         );
         CampaignError::Trial { rate, why, is_usage: ended.status == Some(USAGE) }

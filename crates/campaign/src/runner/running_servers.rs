@@ -447,7 +447,9 @@ impl RunningDut {
             prefixes: checked.map_or(vec![usual], |(variant, _)| variant.prefixes(usual)),
             checked: checked.map(|(variant, anchors)| Checked::for_variant(variant, anchors)),
         };
-        if let Some((file, text)) = task.checked.as_ref().map(|told| dut.driver.anchors(told)) {
+        if let Some((file, text)) =
+            task.checked.as_ref().map(|configuration| dut.driver.anchors(configuration))
+        {
             machine.write(&folder.join(file), &text).map_err(&refused)?;
         }
         let threads = dut.threads.unwrap_or(cores);
@@ -472,14 +474,14 @@ impl RunningDut {
         }
         let words = driver.command(&setting, &program);
         let process = machine.start(&words, cpus, &folder.join("log"), None).map_err(&refused)?;
-        let told = driver.configures_threads(&operator).then_some(setting.threads);
+        let configured_threads = driver.configures_threads(&operator).then_some(setting.threads);
         // If there is a `stop` command, the started process only launches the server. The CPUs of
         // the started process are then not the server's CPUs.
         let confined: &[usize] = if stop.is_empty() { cpus } else { &[] };
         let shared = deployment.sharing(plan, confined);
         let place = CpuPlacement {
             cpus: confined.iter().copied().collect(),
-            told,
+            configured_threads,
             shared,
             ..CpuPlacement::default()
         };
@@ -538,15 +540,15 @@ impl RunningDut {
         name: &str,
         ready: &[String],
     ) -> Result<(), ServerError> {
-        let mut told = String::new();
+        let mut output = String::new();
         let mut is_ready = || -> Result<bool, ServerError> {
             let (is_ready, said) =
                 machine.run(ready, START).map_err(ServerError::from_host_error(name))?;
-            told = said;
+            output = said;
             Ok(is_ready)
         };
         let waited = self.wait_until(name, &mut is_ready);
-        waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), told.trim())))
+        waited.map_err(|error| error.said_by(&format!("{}: {}", ready.join(" "), output.trim())))
     }
 
     /// Returns how the DUT ended, or `None` if it is still running.
@@ -651,12 +653,12 @@ fn write_zone(
         (aaaa.to_string(), plan.auth.names.to_string(), file.to_string_lossy());
     let words =
         ["zone", "--aaaa-share", &aaaa, "--names", &names, "--output", &file].map(str::to_owned);
-    let (written, told) =
+    let (written, message) =
         machine.run(&machine.ours(&words), WRITE).map_err(ServerError::from_host_error(name))?;
     if written {
         Ok(())
     } else {
-        Err(ServerError::not_started(name, &"its zone file could not be written", told))
+        Err(ServerError::not_started(name, &"its zone file could not be written", message))
     }
 }
 

@@ -40,7 +40,7 @@ pub enum Event {
     /// One query is lost, every reply is NXDOMAIN, and later readiness checks also get NXDOMAIN.
     DeniesLater,
     /// AuthDNS drops a query, which makes the trial invalid.
-    Spoiled,
+    Invalid,
     /// One of several testers is not ready at the start.
     NotReady,
     /// The campaign is killed before the trial ends.
@@ -239,7 +239,7 @@ impl Simulated {
         part.asked.aaaa = fresh + preloaded;
         part.asked.aaaa_present = plan.aaaa_share.count_below(part.asked.aaaa);
         part.asked.a = part.asked.aaaa - part.asked.aaaa_present;
-        if event == Some(Event::Spoiled) {
+        if event == Some(Event::Invalid) {
             part.socket_drops = 1;
         }
         trial.apply_auth(part, plan.auth_limit, plan.subject);
@@ -424,7 +424,12 @@ impl Testers for Simulated {
         let place = dut.map(|dut| {
             let cpus: BTreeSet<usize> = (0..dut.cores).collect();
             let allowed = vec![Allowed { cpus: cpus.clone(), threads: dut.cores }];
-            CpuPlacement { cpus, told: Some(dut.cores), allowed, ..CpuPlacement::default() }
+            CpuPlacement {
+                cpus,
+                configured_threads: Some(dut.cores),
+                allowed,
+                ..CpuPlacement::default()
+            }
         });
         let (seconds, host) = (vec![2.0, 0.5, 0.5, 0.5, 0.5, 0.5], vec![0.75, 0.25]);
         let others = self.others.filter(|_| dut.is_some());

@@ -145,14 +145,14 @@ impl<H: Hosts> Campaign<'_, H> {
     fn record_configuration(
         &mut self,
         name: &str,
-        told: Configuration,
+        configuration: Configuration,
     ) -> Result<(), CampaignError> {
         let known =
             |entry: &Entry| matches!(entry, Entry::Configuration { server, .. } if server == name);
         if self.entries.iter().any(known) {
             return Ok(());
         }
-        self.append(Entry::Configuration { server: name.into(), told })
+        self.append(Entry::Configuration { server: name.into(), configuration })
     }
 
     fn start_auth(&self, point: &Point) -> Result<Testbed<H>, CampaignError> {

@@ -171,10 +171,11 @@ impl RealHosts<'_> {
         let testers = &self.deployment.testers;
         let (of, seed) = (testers.len() as u16, plan.seed_from(start));
         let each = testers.iter().zip(0..).map(|(machine, index)| {
-            let [told, log, output] = ["plan.json", "log", "json"].map(|what| file(index, what));
+            let [plan_file, log, output] =
+                ["plan.json", "log", "json"].map(|what| file(index, what));
             let shard = Some(ShardPlan { index, of, seed, start });
             let plan = TrialPlan { shard, ..plan.clone() };
-            let words = machine.ours(&measure(machine, &told, &plan)?);
+            let words = machine.ours(&measure(machine, &plan_file, &plan)?);
             machine.write(&log, "")?;
             Ok(machine.start(&words, &[], &log, Some(output.as_path()))?)
         });

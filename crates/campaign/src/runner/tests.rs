@@ -90,9 +90,9 @@ fn a_trial_for_which_a_tester_was_not_ready_is_repeated() {
     assert!(found.complete && found.incidents.is_empty(), "{:?}", found.incidents);
     assert_eq!(found.duts[0].points[0].figures.median, Some(250.0));
     let all = finished(&entries);
-    let spoiled = all[3].at_rate().unwrap();
-    assert_eq!((spoiled.verdict, all.len()), (Verdict::Invalid, calm.len() + 1));
-    assert!(spoiled.reasons[0].to_string().starts_with("shard 1: load2: "));
+    let invalid = all[3].at_rate().unwrap();
+    assert_eq!((invalid.verdict, all.len()), (Verdict::Invalid, calm.len() + 1));
+    assert!(invalid.reasons[0].to_string().starts_with("shard 1: load2: "));
     assert_eq!((&all[3].step, &all[4].step), (&calm[3], &calm[3]));
 }
 
@@ -204,14 +204,14 @@ fn a_dut_that_ends_at_a_load_is_a_finding_and_not_repeated() {
 fn invalid_trials_are_repeated_and_then_given_up() {
     let calm = journal_of(&plan(), 250, &[]);
     let at = steps(&calm).iter().position(|step| matches!(step.point, Point::Load(_))).unwrap();
-    let once = results(&plan(), &journal_of(&plan(), 250, &[(at, Event::Spoiled)])).duts[0].loads
+    let once = results(&plan(), &journal_of(&plan(), 250, &[(at, Event::Invalid)])).duts[0].loads
         [0]
     .clone();
-    assert_eq!((once.found.trials, once.found.spoiled, once.found.complete), (2, 1, true));
-    let all: Vec<_> = (at..at + 4).map(|at| (at, Event::Spoiled)).collect();
+    assert_eq!((once.found.trials, once.found.invalid, once.found.complete), (2, 1, true));
+    let all: Vec<_> = (at..at + 4).map(|at| (at, Event::Invalid)).collect();
     let never = results(&plan(), &journal_of(&plan(), 250, &all)).duts[0].loads[0].clone();
-    assert_eq!((never.found.trials, never.found.spoiled, never.found.complete), (0, 4, true));
-    assert_eq!(never.found.missing, Some(crate::results::NoResult::Spoiled));
+    assert_eq!((never.found.trials, never.found.invalid, never.found.complete), (0, 4, true));
+    assert_eq!(never.found.missing, Some(crate::results::NoResult::Invalid));
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn a_dut_is_measured_with_several_authdns_servers() {
     assert!(found.duts[0].points.iter().all(|p| p.complete && p.figures.n == 2));
     assert_eq!((found.duts[0].loads.len(), found.duts[0].closed_loops.len()), (2, 2));
     let tests: Vec<_> =
-        found.self_tests.iter().map(|test| (test.server.as_str(), test.vouches)).collect();
+        found.self_tests.iter().map(|test| (test.server.as_str(), test.validates_trials)).collect();
     assert_eq!(tests, [("AuthDNS", true), ("NSD", true)]);
     let known: Vec<_> =
         found.authdns.iter().map(|auth| (auth.version.as_str(), auth.counts)).collect();

@@ -102,11 +102,11 @@ impl Context {
             Ok(bytes) => bytes,
             Err(error) => return Answer::Error(error),
         };
-        let (tell, told) = oneshot::channel();
+        let (tell, reply) = oneshot::channel();
         let (client, trace) = (subject.client.to_canonical(), Box::new(Trace::new(tell)));
         let worker = rand::random_range(0..self.shared.worker_inboxes.len());
         self.shared.worker_inboxes[worker].post(WorkerMessage::Explain { bytes, client, trace });
-        match told.await {
+        match reply.await {
             Ok(Ok(explanation)) => Answer::Explanation(Box::new(explanation)),
             Ok(Err(error)) => Answer::Error(error),
             Err(_) => Answer::Error(

@@ -143,8 +143,8 @@ impl Trace {
         let applied = applied(rules, &query.name, settings, now);
         let (name, qtype) = (&query.name, query.qtype);
         let refused = Decision::Refused;
-        let told = explanation(name, qtype, refused, Rcode::REFUSED, applied, rules.client);
-        let _ = self.tell.send(Ok(told));
+        let reply = explanation(name, qtype, refused, Rcode::REFUSED, applied, rules.client);
+        let _ = self.tell.send(Ok(reply));
     }
 
     /// Sends an error message in place of an explanation.

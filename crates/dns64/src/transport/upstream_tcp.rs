@@ -221,11 +221,11 @@ mod tests {
                 let timeout = Duration::from_millis(100);
                 sender.send(TcpQuery { timeout, ..question(address) }).unwrap();
                 drop(sender);
-                let (report_result, mut told) = unbounded_channel();
+                let (report_result, mut results) = unbounded_channel();
                 let report_result = move |_: &TcpQuery, answer| report_result.send(answer).unwrap();
                 let tasks = Tasks::new(|panic, _| panic!("{panic}"));
                 run(tasks, 4, || 2, Rc::new(Mutex::new(receiver)), report_result).await;
-                assert_eq!(told.recv().await, Some(Err(failure)));
+                assert_eq!(results.recv().await, Some(Err(failure)));
             }
         });
     }

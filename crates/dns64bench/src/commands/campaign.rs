@@ -30,7 +30,7 @@ use crate::args::{Campaign, CampaignAction};
 use crate::colour::has_control_sequences;
 use crate::lines::{COLUMNS, cut, plain_spaces, wrapped_for};
 use crate::output::{
-    Failure, Outcome, SPOILED, counted, grouped, print_points, remaining, rounded,
+    Failure, INVALID, Outcome, counted, grouped, print_points, remaining, rounded,
 };
 use crate::{colour, lines, metrics};
 
@@ -168,7 +168,7 @@ fn carry_out(
     for point in &open {
         eprintln!("dns64bench: without a result: {point}");
     }
-    Ok(if open.is_empty() { ExitCode::SUCCESS } else { SPOILED.into() })
+    Ok(if open.is_empty() { ExitCode::SUCCESS } else { INVALID.into() })
 }
 
 /// Counts the signals SIGINT and SIGTERM: the first ends the campaign cleanly, the second immediately.
@@ -197,7 +197,7 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
         CampaignError::NotReady(_) => {
             Failure::environment(anyhow!("{error}\nAfter fixing this: dns64bench campaign resume {folder}"))
         }
-        CampaignError::SelfTest(_) => Failure::spoiled(error).with_advice(&format!(
+        CampaignError::SelfTest(_) => Failure::invalid(error).with_advice(&format!(
             "repeat it when the tester's host is idle (dns64bench check): dns64bench campaign \
              resume {folder} --redo self-test; or continue without it: dns64bench campaign resume \
              {folder} --keep-going"

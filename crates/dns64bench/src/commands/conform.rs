@@ -90,14 +90,14 @@ fn check(args: &Conform) -> Result<Option<Report>, Failure> {
     let words = format!("Checking {}", settings.name);
     let (done, total) = (AtomicUsize::new(0), runner::selected(&settings.only));
     let ran = progress::during(args.quiet, &words, |shown| {
-        let told = |outcome: &CheckOutcome| {
+        let progress = |outcome: &CheckOutcome| {
             // The check of the expected prefix is not one of the selected checks, so it is not counted.
             let is_selected = outcome.id != runner::EXPECTED_PREFIX;
             let n = done.fetch_add(usize::from(is_selected), Ordering::Relaxed)
                 + usize::from(is_selected);
             shown.say(&so_far(&words, n, total, &outcome.id));
         };
-        runner::run(&settings, view, &told)
+        runner::run(&settings, view, &progress)
     });
     if args.json
         && let Err(error) = &ran

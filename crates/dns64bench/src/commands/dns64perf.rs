@@ -7,7 +7,7 @@ use tester::measurer::result::TrialResult;
 
 use crate::args::Dns64perf;
 use crate::interruption;
-use crate::output::{Failure, INTERRUPTED, Outcome, SPOILED, grouped, is_interrupted};
+use crate::output::{Failure, INTERRUPTED, INVALID, Outcome, grouped, is_interrupted};
 use crate::progress::run_trial;
 
 pub(crate) fn run(args: &Dns64perf) -> Outcome {
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Dns64perf) -> Outcome {
         eprintln!("dns64perf++: the tester invalidated this trial: {reason}");
     }
     // The original dns64perf++ has no verdicts, so a trial that the server failed also ends with status 0.
-    Ok(if trial.verdict == Verdict::Invalid { SPOILED.into() } else { ExitCode::SUCCESS })
+    Ok(if trial.verdict == Verdict::Invalid { INVALID.into() } else { ExitCode::SUCCESS })
 }
 
 /// Returns the output in the format of dns64perf++. Late replies count as received, but not as valid.

@@ -93,8 +93,8 @@ fn print_shard(shard: &ShardSummary) {
 
 /// Describes the AF_XDP mode of a shard; empty if the shard was sent without AF_XDP.
 fn xdp(shard: &ShardSummary) -> String {
-    let told = shard.xdp.as_ref();
-    told.map_or_else(String::new, |past| {
+    let xdp = shard.xdp.as_ref();
+    xdp.map_or_else(String::new, |past| {
         format!("; AF_XDP on {} ({})", past.interface, past.attach_mode)
     })
 }

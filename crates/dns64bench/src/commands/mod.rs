@@ -90,8 +90,8 @@ mod tests {
         let this = "commands::tests::a_thread_that_panics_ends_the_program";
         let mut itself = Command::new(env::current_exe().unwrap());
         let output = itself.args([this, "--exact", "--nocapture"]).env(ENDS, "1").output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(PANICKED), "{told}");
-        assert!(told.contains("one thread of many") && told.contains("a defect"), "{told}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(PANICKED), "{stderr}");
+        assert!(stderr.contains("one thread of many") && stderr.contains("a defect"), "{stderr}");
     }
 }

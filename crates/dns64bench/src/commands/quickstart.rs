@@ -209,7 +209,8 @@ fn measure(
     let (mut auth, auth_address) = auth(stage.aaaa_share, folder.path(), &status)?;
     let (mut dut, dut_address) = dns64d(auth_address, folder.path())?;
     let trial = trial(stage, dut_address, &status);
-    let mut plan = search_plan(stage, trial, highest(stage, self_test), self_test.vouches());
+    let mut plan =
+        search_plan(stage, trial, highest(stage, self_test), self_test.passed_self_test());
     plan.trial.send_cost = measured_send_cost(&plan.trial)?;
     let plan = with_names(plan, false)?;
     let used = UsedNames { first: plan.trial.first_name, count: plan.most_names() };

@@ -10,7 +10,7 @@ use report::comparison::Comparison;
 use report::{Run, write_compared};
 
 use crate::args::{Gate, Report};
-use crate::output::{DUT_FAILED, Failure, Outcome, SPOILED, fill_text, open};
+use crate::output::{DUT_FAILED, Failure, INVALID, Outcome, fill_text, open};
 
 pub(crate) fn run(args: &Report) -> Outcome {
     let folders = folders(args);
@@ -138,6 +138,6 @@ fn status(comparison: &Comparison) -> ExitCode {
     } else if comparison.is_decided() {
         ExitCode::SUCCESS
     } else {
-        SPOILED.into()
+        INVALID.into()
     }
 }

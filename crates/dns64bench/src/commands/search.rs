@@ -19,7 +19,7 @@ use super::measured_send_cost;
 use crate::args::Search;
 use crate::lines::wrapped_for;
 use crate::output::{
-    DUT_FAILED, Failure, Outcome, SPOILED, grouped, is_interrupted, print_json, print_search,
+    DUT_FAILED, Failure, INVALID, Outcome, grouped, is_interrupted, print_json, print_search,
 };
 use crate::progress::{run_trial, title};
 use crate::{colour, interruption, metrics, progress};
@@ -177,7 +177,7 @@ fn so_far(entries: &[SearchEntry]) -> String {
 
 fn status(result: &SearchResult) -> ExitCode {
     if result.repeats.iter().any(|found| found.highest.is_none() && found.unmeasurable.is_some()) {
-        return SPOILED.into();
+        return INVALID.into();
     }
     if result.repeats.iter().all(|found| found.highest.is_none()) {
         DUT_FAILED.into()

@@ -20,7 +20,7 @@ use super::measured_send_cost;
 use super::search::{Terminal, UsedNames};
 use crate::args::SelfTest;
 use crate::output::{
-    DUT_FAILED, Failure, Outcome, SPOILED, grouped, print_json, print_points, print_wrong,
+    DUT_FAILED, Failure, INVALID, Outcome, grouped, print_json, print_points, print_wrong,
 };
 use crate::{colour, interruption, metrics};
 
@@ -59,7 +59,7 @@ pub(crate) struct SelfTestResult {
 
 impl SelfTestResult {
     /// Returns the send settings and the rate that the self-test validates, or `None` if the self-test did not pass.
-    pub(crate) fn vouches(&self) -> Option<PassedSelfTest> {
+    pub(crate) fn passed_self_test(&self) -> Option<PassedSelfTest> {
         Some(PassedSelfTest {
             passed: self.passed_rate?,
             delta: self.delta,
@@ -82,7 +82,7 @@ pub(crate) fn run(args: &SelfTest) -> Outcome {
     Ok(match result.verdict {
         Verdict::Passed => ExitCode::SUCCESS,
         Verdict::Failed => DUT_FAILED.into(),
-        Verdict::Invalid => SPOILED.into(),
+        Verdict::Invalid => INVALID.into(),
     })
 }
 
@@ -222,7 +222,7 @@ fn sending(trials: &[TrialResult]) -> Option<SelfTestSending> {
     trials.iter().all(|t| alike(&t)).then(|| SelfTestSending {
         settings: first.settings.clone(),
         priority: first.sending.priority,
-        held_auth: trials.iter().all(|t| t.auth.is_some()),
+        auth_checked: trials.iter().all(|t| t.auth.is_some()),
         timeout: Some(first.facts.timeout),
     })
 }

@@ -45,7 +45,7 @@ use super::search::{Terminal, UsedNames};
 use super::{end_with_any_thread, measured_send_cost, short_run};
 use crate::args::Try;
 use crate::output::{
-    DUT_FAILED, Failure, INTERRUPTED, Outcome, SPOILED, Versioned, print_json, rounded,
+    DUT_FAILED, Failure, INTERRUPTED, INVALID, Outcome, Versioned, print_json, rounded,
 };
 use crate::resolve::with_names;
 use crate::{interruption, metrics};
@@ -402,7 +402,7 @@ fn exit_status(result: &TryResult) -> ExitCode {
     } else if result.search.is_none() || found.iter().any(|found| found.failed.is_some()) {
         DUT_FAILED.into()
     } else {
-        SPOILED.into()
+        INVALID.into()
     }
 }
 

@@ -135,7 +135,7 @@ pub fn holds(name: &'static str, value: &Value) {
     let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
     let schema = schemas.entry(name).or_insert_with(|| {
         let printed = Command::new(PROGRAM).args(["schema", name]).output().unwrap();
-        assert!(printed.status.success(), "{}", told(&printed));
+        assert!(printed.status.success(), "{}", output_text(&printed));
         jsonschema::validator_for(&serde_json::from_slice(&printed.stdout).unwrap()).unwrap()
     });
     if let Err(error) = schema.validate(value) {
@@ -158,7 +158,7 @@ pub fn run_in(folder: &Path, args: &[&str]) -> Output {
     dns64bench(folder, args).output().unwrap()
 }
 
-pub fn told(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr[..]].concat();
     format!("{:?}\n{}", output.status, String::from_utf8_lossy(&both))
 }

@@ -19,7 +19,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
         [&words(&["env", &threads]), program, &words(&["-conf", &setting.file(FILE)])].concat()
     },
     check: None,
-    told: ThreadOption::ByCommand,
+    thread_option: ThreadOption::ByCommand,
     ready: Ready::Answers,
     supports_ipv6: true,
     supports_xdp: false,

@@ -15,7 +15,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
         custom.map(|custom| setting.fill_all(&custom.start)).unwrap_or_default()
     },
     check: None,
-    told: ThreadOption::ByCommand,
+    thread_option: ThreadOption::ByCommand,
     ready: Ready::Answers,
     supports_ipv6: true,
     supports_xdp: false,

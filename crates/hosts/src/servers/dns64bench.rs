@@ -31,7 +31,7 @@ pub(super) const DRIVER: Driver<Serve> = Driver {
         all
     },
     check: None,
-    told: ThreadOption::ByCommand,
+    thread_option: ThreadOption::ByCommand,
     ready: Ready::Status,
     supports_ipv6: true,
     supports_xdp: true,

@@ -14,7 +14,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     configuration,
     command: |setting, program| with(program, &["--config", &setting.file(FILE)]),
     check: Some(|file| words(&["dns64d", "--config", file, "check"])),
-    told: ThreadOption::ByConfiguration,
+    thread_option: ThreadOption::ByConfiguration,
     ready: Ready::Answers,
     supports_ipv6: true,
     supports_xdp: true,

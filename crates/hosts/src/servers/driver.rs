@@ -187,7 +187,7 @@ pub struct Driver<T: 'static> {
     /// Function that returns the command for checking a configuration file; `None` if the server has no such command.
     pub(crate) check: Option<fn(&str) -> Vec<String>>,
     /// Method to set the number of threads or processes.
-    pub(crate) told: ThreadOption,
+    pub(crate) thread_option: ThreadOption,
     /// Condition under which the server counts as ready.
     pub ready: Ready,
     /// True if the server supports IPv6, for the upstream queries of a DUT or for the answers of an
@@ -260,7 +260,7 @@ impl<T> Driver<T> {
     /// processes.
     pub fn configures_threads(&self, operator: &Operator) -> bool {
         let asks = |text: &String| text.contains("{threads}") || text.contains("{cores}");
-        match (self.told, &operator.custom, &operator.config) {
+        match (self.thread_option, &operator.custom, &operator.config) {
             (_, Some(custom), _) => custom.start.iter().any(asks),
             (ThreadOption::ByConfiguration, _, Some(own)) => asks(&own.text),
             _ => true,

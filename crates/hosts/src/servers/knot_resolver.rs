@@ -42,7 +42,7 @@ const OF_POLICIES: Driver<Translate> = Driver {
     },
     command,
     check: None,
-    told: ThreadOption::ByCommand,
+    thread_option: ThreadOption::ByCommand,
     ready: Ready::Answers,
     supports_ipv6: true,
     supports_xdp: false,

@@ -16,7 +16,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     configuration,
     command,
     check: None,
-    told: ThreadOption::ByConfiguration,
+    thread_option: ThreadOption::ByConfiguration,
     ready: Ready::Answers,
     supports_ipv6: false,
     supports_xdp: false,

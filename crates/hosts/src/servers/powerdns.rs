@@ -35,7 +35,7 @@ const OF_LINES: Driver<Translate> = Driver {
     configuration,
     command: |setting, program| with(program, &[&format!("--config-dir={}", setting.place())]),
     check: Some(check),
-    told: ThreadOption::ByConfiguration,
+    thread_option: ThreadOption::ByConfiguration,
     ready: Ready::Answers,
     supports_ipv6: true,
     supports_xdp: false,

@@ -152,7 +152,7 @@ fn operators_lines_override_the_yaml_of_powerdns() {
 /// must change the command or the configuration file.
 #[test]
 fn every_server_is_configured_with_its_threads() {
-    fn told<T: Task + Clone>(driver: &Driver<T>, setting: &Setting<'_, T>) -> String {
+    fn command_and_config<T: Task + Clone>(driver: &Driver<T>, setting: &Setting<'_, T>) -> String {
         let both = |threads| {
             let setting = Setting { threads, ..setting.clone() };
             format!(
@@ -168,10 +168,10 @@ fn every_server_is_configured_with_its_threads() {
     }
     let none = Operator::default();
     for (_, _, driver) in drivers() {
-        told(driver, &translating(Path::new("/run/x"), &none));
+        command_and_config(driver, &translating(Path::new("/run/x"), &none));
     }
     for auth in Auth::ALL {
-        told(auth.driver(), &serving(Path::new("/run/x"), &none));
+        command_and_config(auth.driver(), &serving(Path::new("/run/x"), &none));
     }
     let own = |text: &str| Operator {
         config: Some(OperatorFile { path: "x".into(), text: text.into() }),
@@ -396,8 +396,9 @@ fn dns64d_and_authdns_are_configured_for_xdp() {
         assert!(text.contains(line), "{text}");
     }
     let command = Auth::Dns64bench.driver().command(&serving(Path::new("/f"), &operator), &[]);
-    let told = command.windows(4).any(|four| four == ["--xdp", "auto", "--xdp-mode", "generic"]);
-    assert!(told, "{command:?}");
+    let has_mode =
+        command.windows(4).any(|four| four == ["--xdp", "auto", "--xdp-mode", "generic"]);
+    assert!(has_mode, "{command:?}");
 }
 
 #[test]

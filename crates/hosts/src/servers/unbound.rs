@@ -14,7 +14,7 @@ pub(super) const DRIVER: Driver<Translate> = Driver {
     configuration,
     command: |setting, program| with(program, &["-d", "-c", &setting.file(FILE)]),
     check: Some(|file| words(&["unbound-checkconf", file])),
-    told: ThreadOption::ByConfiguration,
+    thread_option: ThreadOption::ByConfiguration,
     ready: Ready::Answers,
     supports_ipv6: true,
     supports_xdp: false,

@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    fn told(dut: Dut, usual: &str) -> Vec<String> {
+    fn lines(dut: Dut, usual: &str) -> Vec<String> {
         dut.variants(usual.parse().unwrap()).iter().map(Variant::to_string).collect()
     }
 
@@ -89,11 +89,11 @@ mod tests {
     fn each_server_has_all_its_variants() {
         let powerdns =
             ["as usual", "with the prefix 3fff:64:64:64:0:64::/96", "without validation"];
-        assert_eq!(told(Dut::Powerdns, WELL_KNOWN), powerdns);
-        let bind = told(Dut::Bind, WELL_KNOWN);
+        assert_eq!(lines(Dut::Powerdns, WELL_KNOWN), powerdns);
+        let bind = lines(Dut::Bind, WELL_KNOWN);
         assert_eq!(bind.len(), 1 + OWN_PREFIXES.len() + 3, "{bind:?}");
-        assert_eq!(told(Dut::Custom, WELL_KNOWN), ["as usual"]);
-        let own = told(Dut::Unbound, "2001:db8:64::/48");
+        assert_eq!(lines(Dut::Custom, WELL_KNOWN), ["as usual"]);
+        let own = lines(Dut::Unbound, "2001:db8:64::/48");
         assert_eq!(own[1], "with the prefix 64:ff9b::/96");
         assert!(!own.iter().any(|text| text.contains("/48")), "the plan has that length: {own:?}");
     }

@@ -50,7 +50,7 @@ pub(super) const fn driver(
         configuration,
         command,
         check,
-        told: ThreadOption::ByConfiguration,
+        thread_option: ThreadOption::ByConfiguration,
         ready: Ready::Answers,
         supports_ipv6: true,
         supports_xdp: false,

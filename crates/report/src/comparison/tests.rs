@@ -94,7 +94,7 @@ fn a_ratio_near_the_limit_has_its_own_words() {
         wanted: Some(WouldDecide::MoreSearchesThan(1_000)),
     };
     assert_eq!(
-        told(&change).replace('\u{202f}', " "),
+        change_in_words(&change).replace('\u{202f}', " "),
         "undecided: the ratio is too close to the limit; even 1 000 searches of each would not decide it"
     );
 }
@@ -204,10 +204,10 @@ fn each_goal_of_an_mlrsearch_has_its_row() {
     assert_eq!((strict.goal, strict.outcome()), (None, Some(ChangeOutcome::NoRegression)));
     assert_eq!(further.goal.map(|goal| goal.loss_ratio), Some(0.005));
     assert_eq!(further.outcome(), Some(ChangeOutcome::Regressed), "{further:#?}");
-    let told = further.point();
+    let point = further.point();
     assert!(
-        told.ends_with(", at most 0.5 % lost in all but 50 % of 5 s, in trials of 1 s"),
-        "{told}"
+        point.ends_with(", at most 0.5 % lost in all but 50 % of 5 s, in trials of 1 s"),
+        "{point}"
     );
     let then = &before.results.duts[0].points[0].goals[1];
     assert_eq!(further.baseline_median, then.figures.median);
@@ -225,8 +225,8 @@ fn each_goal_of_an_mlrsearch_has_its_row() {
     }
     let another = run("another", 1_000, &text("'1%,exceed=50%,final=1s,sum=5s'"));
     let comparison = Comparison::new(&[&before], &[&another], 0.05);
-    let told: Vec<_> = comparison.rows.iter().map(|row| row.incomparable.clone()).collect();
-    let [Some(Incomparable::Plans(keys)), first, second] = &told[..] else { panic!("{told:#?}") };
+    let found: Vec<_> = comparison.rows.iter().map(|row| row.incomparable.clone()).collect();
+    let [Some(Incomparable::Plans(keys)), first, second] = &found[..] else { panic!("{found:#?}") };
     assert_eq!(keys[..], ["search.goals"]);
     assert_eq!(
         (first, second),

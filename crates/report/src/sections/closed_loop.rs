@@ -72,7 +72,7 @@ fn rows(dut: &DutResult, at: &ClosedLoopResult) -> Vec<Row> {
         spread("host_cpu", "% of all CPUs", at.host_cpu_pct),
         spread("dut_cpu", "% of one CPU", at.dut_cpu_pct),
         count("trials", at.trials),
-        count("spoiled", at.spoiled),
+        count("spoiled", at.invalid),
     ]
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn rows(found: &Sustained, point: &Point) -> Vec<Row> {
         one("auth_p999", "us", found.auth_p999_us),
     ];
     rows.push(one("trials", "trials", Some(found.trials as f64)));
-    rows.push(one("spoiled", "trials", Some(found.spoiled as f64)));
+    rows.push(one("spoiled", "trials", Some(found.invalid as f64)));
     let second =
         |(i, &cpu): (usize, &f64)| one(&format!("cpu_second_{}", i + 1), "cores", Some(cpu));
     rows.extend(found.cpu_by_second.iter().enumerate().map(second));
