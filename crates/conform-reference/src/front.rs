@@ -2,6 +2,7 @@
 //! flags, letter case, and message size.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use conform::message::{Flags, Message, PAYLOAD, rcode};
@@ -24,6 +25,8 @@ pub(super) struct Front {
     pub(super) resolver: Resolver,
     pub(super) hooks: Hooks,
     pub(super) cookies: Cookies,
+    /// True after a simulated crash.
+    pub(super) is_dead: AtomicBool,
 }
 
 impl Front {
@@ -37,6 +40,12 @@ impl Front {
         let by = Instant::now() + TOTAL;
         if let Some(hook) = self.hooks.arrives {
             hook(&mut octets);
+        }
+        if self.hooks.dies.is_some_and(|deadly| deadly(&octets)) {
+            self.is_dead.store(true, Ordering::Relaxed);
+        }
+        if self.is_dead.load(Ordering::Relaxed) {
+            return None;
         }
         let (mut query, is_malformed) = read(&octets)?;
         if let Some(hook) = self.hooks.query {

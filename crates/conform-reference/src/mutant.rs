@@ -47,6 +47,15 @@ pub(crate) const fn arrives(
     hook(name, caught_by, Hooks { arrives: Some(change), ..NO_HOOKS })
 }
 
+/// Returns a mutant that answers no query any more after the first message for which `deadly` is true.
+pub(crate) const fn dies(
+    name: &'static str,
+    caught_by: &'static str,
+    deadly: fn(&[u8]) -> bool,
+) -> Mutant {
+    hook(name, caught_by, Hooks { dies: Some(deadly), ..NO_HOOKS })
+}
+
 /// Returns a mutant that changes a client's query.
 pub(crate) const fn reads(
     name: &'static str,
@@ -104,6 +113,7 @@ pub(crate) const fn leaves_tcp(
 /// Hooks that change nothing. A mutant sets only the hooks that it needs: `Hooks { reply: Some(…), ..NO_HOOKS }`.
 pub const NO_HOOKS: Hooks = Hooks {
     arrives: None,
+    dies: None,
     query: None,
     asks: None,
     hears: None,

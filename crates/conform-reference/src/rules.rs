@@ -160,6 +160,9 @@ pub struct Hooks {
     /// Changes the octets of a client query before they are parsed. If the octets are empty
     /// afterwards, the query is dropped.
     pub arrives: Option<fn(&mut Vec<u8>)>,
+    /// Simulates a crash: after the first message for which the function returns true, the server
+    /// replies to no message.
+    pub dies: Option<fn(&[u8]) -> bool>,
     /// Changes a parsed client query.
     pub query: Option<fn(&mut Message)>,
     /// Changes an upstream query.

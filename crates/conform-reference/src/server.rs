@@ -107,7 +107,12 @@ pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
         rules,
     };
     let server = Arc::new(Server {
-        front: Front { resolver, hooks, cookies: Cookies::default() },
+        front: Front {
+            resolver,
+            hooks,
+            cookies: Cookies::default(),
+            is_dead: AtomicBool::default(),
+        },
         ends: Arc::default(),
         queries: Slots::new(MOST_QUERIES),
         connections,

@@ -1,7 +1,7 @@
 //! Mutants for the checks in `hostile`: forged answers, loops, overload and malformed packets.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use conform::label::EVIL4;
 use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;
 
-use crate::mutant::{Mutant, NO_HOOKS, arrives, asks, hears, hook, leaves, reads, replies, rule};
+use crate::mutant::{Mutant, NO_HOOKS, asks, dies, hears, hook, leaves, reads, replies, rule};
 use crate::rules::Hooks;
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -52,9 +52,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     leaves("crowds-lost", "hardening-overload-answered", lose_all_but_ten_a_moment),
     rule("each-asks", "hardening-overload-asked-once", |rules| rules.asks_once = false),
     reads("dead-names-first", "hardening-overload-dead-names", wait_for_the_dead),
-    arrives("ends-of-malformed", "hardening-malformed", end_of_malformed),
-    arrives("ends-of-length", "hardening-noise", end_of_length),
-    arrives("ends-of-tcp-noise", "hardening-tcp-noise", end_of_pointers),
+    dies("ends-of-malformed", "hardening-malformed", |octets| Message::parse(octets).is_err()),
+    dies("ends-of-length", "hardening-noise", |octets| octets.len() > 512),
+    dies("ends-of-tcp-noise", "hardening-tcp-noise", |octets| octets.get(12) == Some(&0xc0)),
 ];
 
 static CLIENT_ID: AtomicU16 = AtomicU16::new(0);
@@ -131,29 +131,4 @@ fn wait_for_the_dead(query: &mut Message) {
     if let Some(until) = until {
         thread::sleep(until.saturating_duration_since(Instant::now()));
     }
-}
-
-/// Simulates a crash: drops the first message for which `deadly` is true, and all later messages.
-fn end(dead: &AtomicBool, deadly: bool, octets: &mut Vec<u8>) {
-    if deadly {
-        dead.store(true, Ordering::Relaxed);
-    }
-    if dead.load(Ordering::Relaxed) {
-        octets.clear();
-    }
-}
-
-fn end_of_malformed(octets: &mut Vec<u8>) {
-    static DEAD: AtomicBool = AtomicBool::new(false);
-    end(&DEAD, Message::parse(octets).is_err(), octets);
-}
-
-fn end_of_length(octets: &mut Vec<u8>) {
-    static DEAD: AtomicBool = AtomicBool::new(false);
-    end(&DEAD, octets.len() > 512, octets);
-}
-
-fn end_of_pointers(octets: &mut Vec<u8>) {
-    static DEAD: AtomicBool = AtomicBool::new(false);
-    end(&DEAD, octets.get(12) == Some(&0xc0), octets);
 }
