@@ -430,11 +430,11 @@ impl TrialResult {
     /// Adjusts the verdict according to AuthDNS's counters for the trial, in this order:
     ///
     /// 1. The trial is invalid if AuthDNS served a zone that differs from the planned zone, or if other clients sent
-    ///   queries. A failed trial is invalid if AuthDNS refused queries.
+    ///    queries. A failed trial is invalid if AuthDNS refused queries.
     /// 2. Losses and delays of AuthDNS or its host make a trial of the DUT invalid, and a self-test fail. A delay is a
     ///    processing time above `limit` for one query in a thousand, or for enough queries to explain a failed trial.
     /// 3. A trial is invalid if the DUT's load differed from the plan. In a failed trial, only the share of names with
-    ///   an AAAA record is compared.
+    ///    an AAAA record is compared.
     pub fn apply_auth(&mut self, part: AuthDelta, limit: Nanos, subject: Subject) {
         let mut disagreements = part.disagreements(self.zone().as_ref(), self.names.count);
         if self.verdict == Verdict::Failed {
