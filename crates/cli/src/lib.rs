@@ -29,7 +29,7 @@ pub struct Section {
 /// Maximum length, in characters, of a term that is followed by its explanation on the same line.
 const SHORT_TERM: usize = 4;
 
-/// Formats sections for the end of `--help`.
+/// Formats the sections that are printed at the end of `--help`.
 pub fn below_help(sections: &[Section]) -> String {
     let mut text = String::new();
     for section in sections {

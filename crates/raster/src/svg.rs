@@ -1,10 +1,10 @@
-//! Options for the SVG reader, including the only font, and the errors of this crate.
+//! Options of the SVG reader, the font that it uses for all texts, and the errors of this crate.
 
 use std::sync::{Arc, LazyLock};
 
 use resvg::usvg::{Options, fontdb};
 
-/// Family name of the only font.
+/// Family name of the font that is used for all texts.
 const FAMILY: &str = "DejaVu Sans";
 
 pub(crate) static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(options);
@@ -34,7 +34,7 @@ pub enum PaintError {
     Unsupported,
 }
 
-/// Returns the options for the SVG reader. All font families are mapped to the only font.
+/// Returns the options for the SVG reader. All font families are mapped to a single font.
 fn options() -> Options<'static> {
     let mut fonts = fontdb::Database::new();
     fonts.load_font_data(dejavu::sans::regular().to_vec());

@@ -67,7 +67,7 @@ pub const LAST_RESORT: Duration = Duration::from_secs(60);
 /// Waits until `is_so` returns true.
 ///
 /// # Panics
-/// Panics with the message `what` if `is_so` does not return true within [`LAST_RESORT`].
+/// Panics if `is_so` does not return true within the time limit [`LAST_RESORT`]. The message contains `what`.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up = Instant::now() + LAST_RESORT;
     while !is_so() {

@@ -104,7 +104,7 @@ struct Location {
 /// Syntax in which a table is written in the file.
 #[derive(Clone, Copy)]
 enum Form {
-    /// `[table]`, or the root table.
+    /// A table with a header in single brackets (`[table]`), or the root table.
     Table,
     /// `[[table]]`: an element of an array of tables.
     Item,
@@ -306,7 +306,7 @@ fn kind(schema: &Value) -> Option<&str> {
     }
 }
 
-/// Returns the words that a schema allows, if it is a choice among words.
+/// Returns the allowed words of a schema that allows only certain words, or `None` for any other schema.
 fn constants(schema: &Value) -> Option<Vec<&str>> {
     if let Some(words) = schema["enum"].as_array() {
         return words.iter().filter(|word| !word.is_null()).map(Value::as_str).collect();
@@ -340,7 +340,7 @@ fn single(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     }
 }
 
-/// Formats a choice as `a, b or c`.
+/// Formats a list of alternatives, for example `a, b or c`.
 fn in_words(all: &[String]) -> String {
     match all {
         [] => "nothing".to_owned(),

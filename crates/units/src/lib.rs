@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Qps(pub u64);
 
-/// Conversion from a number, or from a text in the format of [`Qps::from_str`].
+/// Deserialization from a number, or from a text in the format that [`Qps::from_str`] parses.
 impl<'de> Deserialize<'de> for Qps {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Qps, D::Error> {
         struct Rate;
@@ -113,7 +113,7 @@ pub fn grouped(n: u64) -> String {
     in_groups(&n.to_string())
 }
 
-/// Groups the digits of a number in the same way as [`grouped`].
+/// Separates the digits of a number into groups of three, in the same way as [`grouped`].
 pub fn in_groups(digits: &str) -> String {
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

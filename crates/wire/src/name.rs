@@ -46,7 +46,8 @@ pub fn write_label(address: Ipv4Addr, label: &mut [u8; LABEL_LEN]) {
     }
 }
 
-/// Parses a label. Returns `None` for any label that [`write_label`] would not write.
+/// Returns the address that a label encodes, or `None` if the label does not have exactly the format of
+/// [`write_label`].
 #[inline]
 pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
     let label: &[u8; LABEL_LEN] = label.try_into().ok()?;
@@ -68,7 +69,7 @@ pub fn parse_label(label: &[u8]) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(octets))
 }
 
-/// Each value of an octet as three decimal digits, "000" to "255".
+/// All values of an octet, each as three decimal digits, from "000" to "255".
 const DIGITS: [[u8; 3]; 256] = {
     let mut table = [[0; 3]; 256];
     let mut n = 0;
@@ -169,7 +170,7 @@ impl NameRange {
         1 << (32 - self.len)
     }
 
-    /// Returns the address of the name with index `n` in the range. After the last name, the index continues with the
+    /// Returns the address of the name with index `n` in the range. An index beyond the last name wraps around to the
     /// first name.
     #[inline]
     pub fn address(&self, n: u64) -> Ipv4Addr {
@@ -231,7 +232,7 @@ impl From<NameRange> for String {
     }
 }
 
-/// Error in the text of a domain or a range.
+/// Error in the text form of a domain, or of a range of addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {

@@ -22,9 +22,9 @@ struct DataForm {
 /// Structure of the data after the domain names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trailing {
-    /// Exactly this number of octets.
+    /// Data of exactly this number of octets.
     Octets(usize),
-    /// Any number of octets.
+    /// Data of any length.
     Any,
     /// Character strings up to the end of the data.
     Strings,

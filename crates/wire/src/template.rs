@@ -9,7 +9,7 @@ use crate::name::{Domain, LABEL_LEN, write_label};
 
 /// Offset of the label's text: after the header and the label's length octet.
 const LABEL_AT: usize = 13;
-/// Length of a header in octets.
+/// Length of the header of a DNS message, in octets.
 pub const HEADER_LEN: usize = 12;
 
 /// A query in the format of dns64perf++: RD=1, no EDNS, one question of type AAAA. All queries made from a template

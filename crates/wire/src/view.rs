@@ -228,7 +228,8 @@ pub struct NameReader<'a> {
 }
 
 impl<'a> NameReader<'a> {
-    /// Copies a name like [`Message::copy_name`], within the pointer limit of the message.
+    /// Copies a name in the same way as [`Message::copy_name`]. The followed compression pointers count against the
+    /// pointer limit of the message.
     ///
     /// # Errors
     /// Returns an error if the name is malformed, or the pointer limit of the message is exceeded.
@@ -236,7 +237,8 @@ impl<'a> NameReader<'a> {
         copy_name(self.labels(offset), out)
     }
 
-    /// Compares two names like [`Message::same_name`], within the pointer limit of the message.
+    /// Compares two names in the same way as [`Message::same_name`]. The followed compression pointers count against
+    /// the pointer limit of the message.
     ///
     /// # Errors
     /// Returns an error if either name is malformed, or the pointer limit of the message is

@@ -17,11 +17,11 @@
 //! TTLs. The SOA of a negative answer gets the negative TTL when it is stored, so that clients
 //! cache the negative answer no longer than its zone allows.
 //!
-//! The header and the TTLs of a cached message are overwritten, and a compression pointer could point into these
-//! octets. The name that contains the pointer would then change or become malformed. A message is therefore cached
-//! unchanged only if it is *steady*: every compression pointer leads to octets that are part of a name. Later accesses
-//! to an [`Answer`] (records, TTL offsets, the name at the end of the aliases) use the results of this pass; names are
-//! not parsed again.
+//! In each reply, the header and the TTLs of the cached message are overwritten. A compression pointer could point into
+//! these octets. The name that contains the pointer would then change or become malformed. A message is therefore
+//! cached unchanged only if it is *steady*: every compression pointer leads to octets that are part of a name. Later
+//! accesses to an [`Answer`] (records, TTL offsets, the name at the end of the aliases) use the results of `survey`;
+//! names are not parsed again.
 //!
 //! With `[[forward]]`, an answer is cut at the first alias to a name with other upstreams
 //! ([`Scope`]). The aliases up to that point form an [`AnswerKind::Unfinished`] answer. The same
@@ -62,8 +62,8 @@ pub(crate) enum AnswerKind {
     /// The name does not exist: NXDOMAIN, or YXDOMAIN because a DNAME substitution exceeds the
     /// maximum name length.
     NxDomain,
-    /// Aliases only: for the name at their end, the answer has neither records nor a negative result. Either the
-    /// upstream did not resolve this name, or the answer was cut there.
+    /// Only aliases: for the name at the end of the alias chain, the answer has neither records nor a negative result.
+    /// Either the upstream did not resolve this name, or the name belongs to other upstreams.
     Unfinished,
     /// An error response from the upstream.
     Failed,
@@ -108,12 +108,12 @@ impl AnswerRecord<'_> {
 }
 
 impl Answer {
-    /// Parses `message` as the answer to `question` (name in lower case, type, class), from an
-    /// upstream that may answer for all names.
+    /// Parses `message` as the answer to `question` (name in lower case, type, class). The upstream may answer for all
+    /// names.
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Answer::parse_in`].
+    /// Returns the same errors as [`Answer::parse_in`], for example if the message is malformed.
     pub(crate) fn parse(
         message: &[u8],
         question: &[u8],
@@ -290,8 +290,7 @@ impl Answer {
         usize::from(self.field(8))
     }
 
-    /// True if the message contains only records owned by the question's name: no aliases and no
-    /// other sections.
+    /// True if the message has no aliases, and no records in the authority and additional sections.
     pub(crate) fn is_bare(&self) -> bool {
         !self.has_aliases() && self.octets[8..HEADER_LEN] == [0; 4]
     }
@@ -375,8 +374,8 @@ impl Answer {
     }
 }
 
-/// Returns the RCODE of an answer. It differs from `header`, the RCODE in the message header, for example if the answer
-/// is a referral.
+/// Returns the RCODE of an answer. It may differ from the RCODE in the message header (`header`). For example, a
+/// referral with NOERROR in the header yields SERVFAIL.
 fn effective_rcode(header: u8, survey: &Survey<'_>, is_empty: bool, is_cut: bool) -> Rcode {
     let is_rejected = survey.extended_error.is_some_and(ede::is_validation_failure);
     match Rcode::new(header.into()) {

@@ -46,7 +46,7 @@ struct Entry {
     /// Time in seconds up to which the expired answer is served without a new upstream query.
     revived_until: u32,
     /// Time in seconds at which an upstream responded to a refresh with SERVFAIL without an extended error; [`NEVER`]
-    /// if none did (see [`CachedAnswer::doubted`]).
+    /// if there was no such response (see [`CachedAnswer::doubted`]).
     doubted: u32,
     /// Number of consecutive earlier failures; zero for answers.
     repeats: u8,
@@ -101,8 +101,8 @@ impl Entry {
         }
     }
 
-    /// Returns the number of consecutive failures after one more failure. An earlier failure counts
-    /// while it is cached, and afterwards for at most the longest failure TTL.
+    /// Called when this question fails again. Returns the number of consecutive earlier failures for the new entry. The
+    /// result is 0 if the old entry is an answer, or if it expired longer ago than the maximum failure TTL.
     fn repeats_after(&self, second: u32, limits: &TtlLimits) -> u8 {
         let over = self.stored.saturating_add(self.ttl(limits));
         match second.checked_sub(over) {
@@ -146,8 +146,8 @@ impl Entry {
         Some(CachedAnswer { answer, age, stale: true, doubted: self.doubted_for(second) })
     }
 
-    /// Returns the number of seconds since a refresh failed with SERVFAIL without an extended error, or `None` if none
-    /// did.
+    /// Returns the number of seconds since a refresh failed with SERVFAIL without an extended error, or `None` if no
+    /// refresh failed in this way.
     fn doubted_for(&self, second: u32) -> Option<u32> {
         (self.doubted != NEVER).then(|| second.saturating_sub(self.doubted))
     }
@@ -296,8 +296,8 @@ impl Cache {
         }
     }
 
-    /// Caches a failure. Each repeated failure gets a longer lifetime. A good answer that has not
-    /// expired is not replaced.
+    /// Caches a failure. Each repeated failure gets a longer lifetime. An unexpired answer is not replaced, unless it
+    /// is an error response.
     fn remember(&self, key: &Key, failed: Entry, limits: &TtlLimits) {
         let second = failed.stored;
         let remembered = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {
@@ -333,9 +333,10 @@ impl Cache {
             && stored < self.timeouts_discarded_before.load(Ordering::Relaxed)
     }
 
-    /// Returns an expired answer after the upstreams failed to refresh it, if the answer expired at most `limits.stale`
-    /// ago (RFC 8767). The answer is then served for the next 30 seconds. `failed` is the upstream's error response, or
-    /// `None` if there was no response. An answer that failed validation (RFC 8914) is not replaced by a stale one.
+    /// Called after the upstreams failed to refresh an expired answer. Returns this answer if it expired at most
+    /// `limits.stale` ago (RFC 8767). The answer is then served for the next 30 seconds. `failed` is the upstream's
+    /// error response, or `None` if there was no response. An answer that failed validation (RFC 8914) is not replaced
+    /// by a stale one.
     pub(crate) fn revive(
         &self,
         key: &Key,
@@ -360,7 +361,7 @@ impl Cache {
         }
     }
 
-    /// True if [`revive`](Cache::revive) would return an answer.
+    /// True if the question has an expired answer that may still be served ([`revive`](Cache::revive)).
     pub(crate) fn is_revivable(&self, question: &[u8], now: Nanos, stale: Duration) -> bool {
         self.entries
             .peek(question)
@@ -400,7 +401,7 @@ impl Cache {
         self.entries.len()
     }
 
-    /// Returns the memory of all entries according to the cache's accounting, in octets.
+    /// Returns the memory of all entries in octets, as estimated by the cache.
     pub(crate) fn weight(&self) -> u64 {
         self.entries.weight()
     }

@@ -39,7 +39,7 @@ use crate::name::{Key, is_question};
 pub(super) struct KeyHash(u64);
 
 impl KeyHash {
-    /// Wraps the value of a hash.
+    /// Creates a `KeyHash` from the value of a hash.
     pub(super) fn new(value: u64) -> KeyHash {
         KeyHash(value)
     }
@@ -64,7 +64,7 @@ pub(super) struct Fetch {
     pub(super) ticket: AdmissionTicket,
     /// Time at which the fetch ends, with or without an answer.
     pub(super) deadline: Nanos,
-    /// Time of the next timer. Timers that fire earlier are outdated.
+    /// Time at which the most recently set timer of the fetch fires. Timers that fire earlier are outdated.
     pub(super) due: Nanos,
     pub(super) waiters: Waiters,
     /// Earliest time at which one of the waiters gets a stale answer while the fetch continues.
@@ -111,7 +111,7 @@ pub(super) struct Tcp {
     pub(super) cause: TcpCause,
     /// Becomes true once a connection slot is free and the server is queried.
     pub(super) begun: Arc<AtomicBool>,
-    /// State over UDP, which is resumed if the server does not answer.
+    /// State of the fetch over UDP. The fetch returns to this state if the server does not answer over TCP.
     pub(super) before: Udp,
 }
 
@@ -146,8 +146,8 @@ pub(super) struct Attempt {
 }
 
 impl Fetch {
-    /// Returns a fetch without queries. `random_case` is the random number generator for the letter case, or `None` if
-    /// the case is not randomized.
+    /// Returns a fetch for which no query has been sent. `random_case` is the random number generator for the letter
+    /// case, or `None` if the case is not randomized.
     pub(super) fn new(
         key: Key,
         hash: KeyHash,
@@ -234,7 +234,8 @@ impl State {
         Some(asked)
     }
 
-    /// Returns the failure to report. A timeout is reported as a malformed response if there was one.
+    /// Returns the failure that is reported as the result of the fetch. If a response was malformed, a timeout is
+    /// reported as a malformed response.
     pub(super) fn cause_of(&mut self, failure: Failure) -> Failure {
         let was_malformed = self.udp().is_some_and(|udp| udp.was_malformed);
         if was_malformed && failure == Failure::Timeout { Failure::Malformed } else { failure }
@@ -351,7 +352,8 @@ impl UpstreamQuery {
         HEADER_LEN + self.key.question().len() + OPT_LEN
     }
 
-    /// Writes the query with the given id and with this hop's EDNS (RFC 6891 §6.1.1).
+    /// Writes the query with the given id. If the server supports EDNS, the query has its own OPT record, because EDNS
+    /// applies only to one hop (RFC 6891 §6.1.1).
     pub(super) fn write(&self, id: u16, form: QueryForm, out: &mut Vec<u8>) {
         // With AD set, the upstream returns AD even without DO (RFC 6840 §5.7).
         let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;

@@ -64,8 +64,8 @@ use crate::name::{KeyBuf, text};
 use crate::shares::Slots;
 use crate::shares::client::ClientId;
 
-/// Maximum age of a client query for which a fetch begins. At this age, the client is about to retry. Two more fetches,
-/// each of up to `forwarding.timeout`, would make the client wait for more than four seconds.
+/// Maximum age of a client query for which a fetch begins. Clients retry soon after this age. If two fetches, each of
+/// up to `forwarding.timeout`, began at this age, the client would wait for more than four seconds in total.
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
 /// Ratio of the maximum number of fetches in flight to the maximum number of waiting client
 /// queries. The ratio is above 1, because alias chains cause several fetches per client query.
@@ -105,7 +105,7 @@ pub(crate) struct Resolver<O> {
 }
 
 impl<O: ResolverIo> Resolver<O> {
-    /// Returns a resolver without fetches.
+    /// Returns a resolver that has no fetches in flight.
     pub(crate) fn new(
         worker: WorkerId,
         settings: Arc<Settings>,
@@ -303,8 +303,9 @@ impl<O: ResolverIo> Resolver<O> {
         Ok(id)
     }
 
-    /// Begins a fetch if the limits for this client permit one more. If the name is in a failing subtree, the limit of
-    /// the subtree must permit the fetch too. The limits apply only to the first upstream query of a client query.
+    /// Begins a fetch if the limits for this client permit one more fetch. If the name is in a failing subtree, the
+    /// limit of the subtree must permit the fetch too. The limits apply only to the first upstream query of a client
+    /// query.
     fn begin_for(
         &mut self,
         question: &KeyBuf,
@@ -380,8 +381,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// True if a fetch of maximum duration would leave no time for a further fetch. `since` is the arrival time of the
-    /// client query.
+    /// True if, after a fetch of maximum duration, the client query would be too old for a further fetch. `since` is
+    /// the arrival time of the client query.
     pub(crate) fn leaves_no_time(&self, since: Nanos) -> bool {
         self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
     }
@@ -430,7 +431,7 @@ impl<O: ResolverIo> Resolver<O> {
         Slots { taken: self.fetches.len(), most }
     }
 
-    /// Returns the next completed fetch with its waiters, the oldest first.
+    /// Removes the oldest entry from the queue of completed fetches. Returns this fetch with its waiters.
     #[inline]
     pub(crate) fn next_completed(&mut self) -> Option<Completed> {
         self.completed.pop_front()

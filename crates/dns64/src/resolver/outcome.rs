@@ -50,10 +50,9 @@ pub(crate) struct CachedAnswer {
     pub age: u32,
     /// True if the answer has expired (RFC 8767).
     pub stale: bool,
-    /// For a stale answer: number of seconds since an upstream responded to a refresh with SERVFAIL
-    /// without an extended error, or `None` if there was no such response. The upstream may have
-    /// rejected the new answer's signatures. In that case the old answer must not replace the new
-    /// one.
+    /// Used only for a stale answer. Number of seconds since an upstream responded to a refresh with SERVFAIL without
+    /// an extended error, or `None` if there was no such response. The upstream may have rejected the new answer's
+    /// signatures. In that case the old answer must not replace the new one.
     pub doubted: Option<u32>,
 }
 
@@ -67,12 +66,13 @@ impl CachedAnswer {
     }
 
     /// For an error response, returns its age in seconds. For a stale answer, returns the number of seconds since a
-    /// refresh failed with SERVFAIL, or 0 if none did.
+    /// refresh failed with SERVFAIL, or 0 if no refresh failed in this way.
     pub(crate) fn since_failure(&self) -> u32 {
         if self.stale { self.doubted.unwrap_or(0) } else { self.age }
     }
 
-    /// Returns the TTL minus the answer's age, in seconds. For a stale answer, returns `STALE_TTL`.
+    /// Returns the TTL minus the answer's age, in seconds. For a stale answer, returns the fixed TTL of expired records
+    /// (`STALE_TTL`).
     #[inline]
     pub(crate) fn left(&self, ttl: u32) -> u32 {
         if self.stale { STALE_TTL } else { ttl.saturating_sub(self.age) }

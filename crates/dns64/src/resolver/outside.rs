@@ -21,13 +21,13 @@ pub(crate) struct TcpQuery {
     /// Worker that receives the answer.
     pub(crate) worker: WorkerId,
     pub(crate) fetch: FetchId,
-    /// Client that first caused the fetch.
+    /// Client whose query caused the fetch.
     pub(crate) client: ClientId,
     /// Address and port of the upstream.
     pub(crate) address: ServiceAddr,
     /// The query without its two-octet length prefix.
     pub(crate) query: Vec<u8>,
-    /// Maximum duration, including the connection setup.
+    /// Maximum duration of the query over TCP, including the connection setup.
     pub(crate) timeout: Duration,
     /// Becomes true when a connection slot is free and the query is sent.
     pub(crate) begun: Arc<AtomicBool>,
@@ -47,11 +47,11 @@ pub(crate) enum TcpFailure {
 /// Parameters for sending queries to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
-    /// Address and port.
+    /// Address and port of the server.
     pub(crate) address: ServiceAddr,
     /// Number of source ports; zero if the server is no longer configured.
     pub(crate) source_ports: u16,
-    /// True to use AF_XDP where it is available.
+    /// True if queries to the server use AF_XDP where it is available.
     pub(crate) xdp: bool,
 }
 

@@ -17,10 +17,11 @@ use super::outcome::CachedAnswer;
 /// Minimum TTL of refreshed answers, in seconds. A tenth of a shorter TTL is too short for two
 /// requests.
 const LEAST_TTL: u32 = 10;
-/// Number of slots that store questions requested once in the last tenth of their TTL. A different question may
-/// overwrite a slot. If there are very many different questions, a frequent one may therefore need a third request.
+/// Number of slots. A slot stores a question that was asked once in the last tenth of the TTL of its cached answer. A
+/// different question may overwrite the slot. With very many different questions, a frequent question may therefore be
+/// refreshed only after its third request.
 const SLOTS: usize = 4_096;
-/// Number of client queries that permit one refresh.
+/// Number of client queries after which one more refresh is permitted.
 const QUESTIONS: u32 = 10;
 /// Maximum number of refreshes in a row, after enough client queries without a refresh.
 const SAVED: u32 = 100;
@@ -28,7 +29,7 @@ const SAVED: u32 = 100;
 /// Selection of the answers to refresh.
 #[derive(Debug)]
 pub(super) struct Prefetcher {
-    /// Hashes of the questions that were requested once in the last tenth of their TTL.
+    /// Hashes of the questions that were asked exactly once while the cached answer was in the last tenth of its TTL.
     once: Box<[Option<KeyHash>]>,
     /// Number of client queries that have not yet been used to permit a refresh.
     saved: u32,
@@ -57,8 +58,8 @@ impl Prefetcher {
             && kept.answer.kind() != AnswerKind::Failed
     }
 
-    /// True if the answer to this question, requested in the last tenth of its TTL, is to be
-    /// refreshed.
+    /// Called when a question is asked while its cached answer is in the last tenth of its TTL. Returns true if the
+    /// answer is to be refreshed.
     pub(super) fn should_refresh(&mut self, question: KeyHash) -> bool {
         let slot = &mut self.once[question.index(SLOTS)];
         if *slot != Some(question) {

@@ -1,4 +1,4 @@
-//! Coordination between workers, so that only one worker at a time fetches a question.
+//! Coordination between workers, so that only one worker at a time queries the upstreams for a question.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -29,8 +29,8 @@ impl QuestionClaims {
         self.shared
     }
 
-    /// Returns true if `worker` should do the fetch. Otherwise another worker is doing the fetch,
-    /// and will send the result to `worker`.
+    /// Returns true if `worker` is to begin a fetch for this question. Otherwise, another worker's fetch is in flight,
+    /// and that worker will send its result to `worker`.
     pub(crate) fn claim(&self, key: &Key, worker: WorkerId) -> bool {
         if !self.shared {
             return true;

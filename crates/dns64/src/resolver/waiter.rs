@@ -29,7 +29,7 @@ pub(crate) struct QueuedWaiter {
     pub(super) answer_by: Nanos,
 }
 
-/// A time that never comes.
+/// A time that is never reached.
 pub(super) const NEVER: Nanos = Nanos(u64::MAX);
 
 /// The waiters of one fetch, nearly always a single one.
@@ -52,8 +52,8 @@ pub(crate) struct ResolveRequest {
     pub(crate) waited_before: bool,
     /// Maximum age of the answer, in seconds.
     pub(crate) max_age: u32,
-    /// True for a DNSSEC probe on behalf of a client query that already has a stale answer. If the
-    /// probe does not finish in time, the stale answer is served.
+    /// True for a DNSSEC probe on behalf of a client query for which a stale answer is available. If the probe does not
+    /// finish in time, the stale answer is served.
     pub(crate) optional: bool,
 }
 

@@ -200,7 +200,7 @@ impl Context {
     }
 }
 
-/// Converts the state of a prefix for `status`.
+/// Converts the state of a prefix to the form in which the request `status` reports it.
 fn status_of(used: &PrefixReport, now: Nanos) -> PrefixStatus {
     let seconds = |time: Nanos| time.0 / Nanos::SECOND.0;
     PrefixStatus {

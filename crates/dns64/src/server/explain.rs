@@ -213,7 +213,7 @@ fn addresses(answer: &Answer) -> Vec<IpAddr> {
     answer.answers().filter_map(|record| address(record.rtype, record.data)).collect()
 }
 
-/// Returns the rules that apply to a client and a name.
+/// Returns the rules that apply to queries of a client for a name.
 fn applied(rules: &Rules<'_>, name: &LowerName, settings: &Settings, now: Nanos) -> RulesApplied {
     let (policy, config) = (rules.policy, &settings.config);
     let whose = settings.policy_source(rules.client, name);

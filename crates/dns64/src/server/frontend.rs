@@ -47,8 +47,8 @@ use crate::transport::Transport;
 use crate::transport::backlog::ToStream;
 use crate::transport::client::Client;
 
-/// Multiple of a query's size up to which its UDP reply is not limited. Octets beyond this multiple
-/// count against `limits.amplification-rate` unless the client's address is verified.
+/// Ratio of reply size to query size up to which a UDP reply is not rate limited. Octets above this limit count against
+/// `limits.amplification-rate`, unless the client's address is verified.
 const UNLIMITED: u32 = 4;
 
 /// Progress of a client query.
@@ -450,8 +450,8 @@ impl Frontend {
         self.advance(resolver, job, &settings, &rules)
     }
 
-    /// Answers SERVFAIL to a query after a panic in its processing. Sends no reply to an `explain` query. Its failure
-    /// is reported when its trace is dropped.
+    /// Answers SERVFAIL to a query after a panic in its processing. Sends no reply to an `explain` query. The failure
+    /// of such a query is reported when its trace is dropped.
     pub(super) fn fail(&mut self, mut job: Job) {
         if job.trace.is_some() {
             return;

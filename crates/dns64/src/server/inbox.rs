@@ -38,7 +38,7 @@ pub(super) const MOST_ANSWERS: usize = 4096;
 pub(super) struct Inbox {
     sender: Sender<WorkerMessage>,
     pub(super) alarm: Arc<Alarm>,
-    /// Number of waiting [`WorkerMessage::Answer`] messages.
+    /// Number of upstream datagrams ([`WorkerMessage::Answer`]) that wait in the inbox.
     answers: AtomicUsize,
 }
 

@@ -23,12 +23,13 @@ use units::{Nanos, Share};
 
 /// Age at which a worker drops a datagram. Clients wait at least one second before they retry.
 const OLDEST: Nanos = Nanos::SECOND;
-/// Age below which a worker stops dropping. Without this hysteresis every reply would be as old as
-/// [`OLDEST`].
+/// Age limit of a worker that already drops datagrams. The worker stops dropping at the first datagram below this age.
+/// With a limit of [`OLDEST`], it would answer queries that are nearly that old, so that every reply would be late.
 const YOUNG: Nanos = Nanos::from_millis(500);
 /// Time for which datagrams must remain in the queue before a worker starts to watch their age.
 const BEHIND: Nanos = Nanos::from_millis(100);
-/// Time from the last loop iteration that left datagrams in the queue, until a worker stops watching their age.
+/// Time after which a worker stops watching the age of datagrams. The time is counted from the last loop iteration at
+/// which datagrams had remained in the queue for [`BEHIND`].
 const CALM: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// Intended age of the oldest datagram in the queue. The drop probability is adjusted to reach this age.
@@ -65,7 +66,7 @@ pub(super) struct Lateness {
     drops: bool,
     /// Age of the oldest datagram in the last batch, apart from the datagrams that the worker dropped.
     age: Nanos,
-    /// Value of `age` at the last change of the drop probability.
+    /// Age of the oldest datagram at the last change of the drop probability.
     age_before: Nanos,
     /// Earliest time of the next change of the drop probability.
     next_change: Nanos,

@@ -104,7 +104,7 @@ pub enum ServerError {
     /// The control socket cannot be created.
     #[error("cannot create the control socket {}: {source}", .path.display())]
     Control {
-        /// Path of the socket.
+        /// Path of the control socket.
         path: PathBuf,
         /// Error returned by the system call.
         source: io::Error,
@@ -172,7 +172,7 @@ pub struct Activated {
 }
 
 impl Activated {
-    /// True if no socket was passed.
+    /// True if systemd passed no sockets.
     pub fn is_empty(&self) -> bool {
         self.udp.is_empty() && self.tcp.is_empty()
     }
@@ -201,7 +201,7 @@ fn served(socket: &impl AsFd, address: &io::Result<SocketAddr>) -> [Option<Socke
 /// Binds the addresses in the settings, or adopts the sockets that systemd passed.
 ///
 /// # Errors
-/// Returns an error if an address cannot be bound, or none is configured.
+/// Returns an error if an address cannot be bound, or if no address is configured.
 pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, ServerError> {
     let threads = settings.config.threads;
     let file = settings.config.query_log.file().unwrap_or(Path::new("")).to_owned();

@@ -67,7 +67,7 @@ impl Network {
         Ok(Network { poller, ports, worker, shared, tap })
     }
 
-    /// Passes a copy of a datagram that a port has received from its upstream to dnstap, if dnstap is configured.
+    /// If dnstap is configured, passes to dnstap a copy of a datagram that arrived from an upstream.
     #[inline]
     pub(super) fn report_response(&self, port: PortId, octets: &[u8]) {
         if let Some(tap) = &self.tap {

@@ -20,7 +20,7 @@ impl PanicBudget {
     /// Records a panic that left the query with this question unanswered.
     ///
     /// # Panics
-    /// After too many panics.
+    /// Panics if the thread has had too many panics.
     pub(super) fn record_query(
         &mut self,
         panic: &Panic,

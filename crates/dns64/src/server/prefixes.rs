@@ -183,7 +183,7 @@ impl Router {
         }
     }
 
-    /// Returns the next advertisement.
+    /// Waits for the next Router Advertisement, and returns it.
     async fn next(&self, buffer: &mut [u8]) -> io::Result<Advertisement> {
         loop {
             self.readiness.readable().await?;

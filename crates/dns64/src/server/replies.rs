@@ -72,7 +72,7 @@ impl Replies {
     }
 
     /// Sends the reply that `write` produces for a query. `took` is the time since the query arrived. If `write`
-    /// produces no octets, no reply is sent. A TCP connection is notified that it gets no reply.
+    /// produces no octets, no reply is sent. In this case, a TCP connection is informed that its query gets no reply.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -193,19 +193,19 @@ fn counters(endpoints: &[Endpoint]) -> impl Iterator<Item = Option<u32>> {
 /// Growth of the kernel's 32-bit drop counters, one per socket. The counters may start above 0, because sockets passed
 /// by systemd are older than this process.
 struct Drops {
-    /// Last value of each counter.
+    /// For each socket, the last value of its drop counter.
     last: Vec<Option<u32>>,
     total: u64,
 }
 
 impl Drops {
-    /// Begins to measure the growth at these counter values. `None` means that a counter could not be read.
+    /// Starts to count from these values of the drop counters. `None` means that a counter could not be read.
     fn since(counters: impl Iterator<Item = Option<u32>>) -> Drops {
         Drops { last: counters.collect(), total: 0 }
     }
 
-    /// Returns the total growth of the counters up to these values. A counter that cannot be read adds nothing now. Its
-    /// growth is added once it can be read again.
+    /// Returns the total growth of the counters up to these values. The value `None` means that a counter could not be
+    /// read. Its growth is then included in the result of a later call.
     fn count(&mut self, counters: impl Iterator<Item = Option<u32>>) -> u64 {
         for (last, counter) in self.last.iter_mut().zip(counters) {
             let Some(counter) = counter else { continue };

@@ -38,9 +38,9 @@ use crate::transport::connections::{Admission, Connections};
 use crate::transport::stream::{self, ConnectionEnd, ConnectionLimits};
 use crate::transport::upstream_tcp;
 
-/// Interval between checks for a stop.
+/// Interval at which the TCP thread checks whether the workers have ended.
 const STOP_CHECK: Duration = Duration::from_millis(50);
-/// Time within which every task of the thread runs at least once.
+/// Time after which every task of the TCP thread has run at least once.
 const HEARD: Duration = Duration::from_millis(5);
 /// Time for which a stopping server waits for clients to receive their last replies.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ pub(super) struct Sockets {
 /// Returns an error if the process has no file descriptor left.
 ///
 /// # Panics
-/// After too many panics. Each panic is counted and logged, and ends the work in progress.
+/// Panics if too many tasks have panicked. Each panic of a task is counted and logged, and ends the work in progress.
 pub(super) fn run(
     shared: &Arc<Shared>,
     sockets: Sockets,

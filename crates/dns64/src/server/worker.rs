@@ -45,7 +45,8 @@ use crate::transport::client::Client;
 const IDLE: Duration = Duration::from_millis(100);
 /// Maximum time between the redirection of a packet by the filter and its arrival in a ring.
 const SHOWN: Nanos = Nanos::from_millis(10);
-/// Longest time for which rings are read after a stop. Reading full rings until they are empty takes less.
+/// Maximum time for which a worker continues to read its AF_XDP rings when the server stops. Full rings can be emptied
+/// in less time.
 const READ_OUT: Nanos = Nanos::from_millis(500);
 
 pub(super) struct Worker {
@@ -236,7 +237,7 @@ impl Worker {
         self.resume();
     }
 
-    /// Runs a step of the resolver. If the step panics, its fetch fails for all waiters.
+    /// Runs a step of the resolver. If the step panics, the fetch being processed fails for all its waiters.
     #[inline]
     fn resolve(&mut self, work: impl FnOnce(&mut Resolver<Network>)) {
         self.resolver.begin_work();

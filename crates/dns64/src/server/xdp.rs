@@ -36,7 +36,7 @@ pub enum XdpSetupError {
     /// There is no route to the upstream.
     #[error("no route to the upstream {upstream}: {source}")]
     NoRoute {
-        /// Address and port.
+        /// Address and port of the upstream.
         upstream: ServiceAddr,
         /// Error returned by the system call.
         source: io::Error,
@@ -46,7 +46,7 @@ pub enum XdpSetupError {
         "the route to the upstream {upstream} uses {interface}, which is not an Ethernet interface"
     )]
     NoEthernet {
-        /// Address and port.
+        /// Address and port of the upstream.
         upstream: ServiceAddr,
         /// Name of the interface.
         interface: String,
@@ -54,7 +54,7 @@ pub enum XdpSetupError {
     /// The interface of a link-local address does not exist.
     #[error("cannot serve {address}: {source}")]
     NoInterface {
-        /// Address and port.
+        /// Address and port of the `listen` entry or of the upstream.
         address: ServiceAddr,
         /// Error returned by the lookup of the interface.
         source: io::Error,
@@ -62,8 +62,8 @@ pub enum XdpSetupError {
 }
 
 impl XdpSetupError {
-    /// True if the server can use sockets in spite of this error. This requires that the machine lacks a requirement of
-    /// AF_XDP ([`XdpError::is_missing_requirement`]), that `xdp-mode` is `auto`, and that `xdp-fallback` is true.
+    /// True if the server continues with sockets after this error. Three conditions must hold: the machine lacks a
+    /// requirement of AF_XDP ([`XdpError::is_missing_requirement`]), `xdp-mode` is `auto`, and `xdp-fallback` is true.
     pub(super) fn leaves_sockets(&self, config: &Config) -> bool {
         config.xdp_mode == xdp::Mode::Auto
             && config.xdp_fallback
@@ -83,7 +83,7 @@ pub(super) struct OpenInterface {
 /// A `listen` address at which client queries arrive over AF_XDP.
 struct ClientAddress {
     address: SocketAddr,
-    /// Index of the worker's socket with this address.
+    /// Index of the worker's socket that is bound to this address.
     endpoint: usize,
     /// Set of ports whose queries the filter redirects. It contains the port of this address, and is emptied when the
     /// sockets must receive new queries.
@@ -108,7 +108,7 @@ struct PlannedInterface {
 /// Opens the interfaces that the settings require. `endpoints` are the sockets of one worker.
 ///
 /// # Errors
-/// See [`XdpSetupError`].
+/// Returns an error if an interface cannot be opened, or if the interface for an upstream cannot be determined.
 pub(super) fn open(
     settings: &Settings,
     endpoints: &[Endpoint],
@@ -224,7 +224,7 @@ impl PlannedInterface {
 }
 
 impl OpenInterface {
-    /// Describes the traffic of the interface.
+    /// Describes the interface for a log message: its queues, and the addresses that use AF_XDP.
     pub(super) fn in_words(&self) -> String {
         let clients = self.clients.iter().map(|of| format!("clients at {}", of.address));
         let ingress_ports =
@@ -337,14 +337,15 @@ impl Destinations {
         }
     }
 
-    /// True if queries to the server `from` are sent from the upstream port `to`. The port's worker
+    /// True if queries to the server `from` are sent from the upstream port `to`. The worker that opened the port
     /// checks this again ([`Ports::is_for`](crate::resolver::upstreams::ports::Ports::is_for)).
     pub(super) fn is_asked(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let door = self.ingress_ports.iter().find(|door| door.address() == to.ip());
         door.is_some_and(|door| door.is_asked(to.port(), from))
     }
 
-    /// Returns the messages of a datagram. There are several if its sender joined them.
+    /// Returns the DNS messages in a received datagram. If the sender joined several datagrams into one, there are
+    /// several messages.
     #[inline]
     pub(super) fn messages<'a>(
         &self,
@@ -353,7 +354,7 @@ impl Destinations {
         messages(arrived.bytes, self.may_be_joined(arrived))
     }
 
-    /// True if a datagram may consist of several datagrams that its sender joined.
+    /// True if the sender may have joined several datagrams into this one.
     #[inline]
     pub(super) fn may_be_joined(&self, arrived: &Arrived<'_>) -> bool {
         self.may_join && arrived.has_partial_checksum

@@ -139,8 +139,8 @@ impl<'a> Aliases<'a> {
         self.items.len() == self.records.len() && self.items.iter().enumerate().all(in_order)
     }
 
-    /// Returns an alias chain that contains only the question's name. All answer records of the message are listed as
-    /// candidates.
+    /// Returns an alias chain that contains only the question's name. Also lists all answer records of the message,
+    /// because any of them may belong to the chain.
     fn list(
         view: &Message<'a>,
         survey: &Survey<'a>,

@@ -69,8 +69,8 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
     Some(out.finish().into_octets())
 }
 
-/// Returns `None` if the message exceeds the maximum length. This can happen because names may
-/// compress less well in a different order.
+/// Checks the length of the rebuilt message. Returns `None` if it exceeds the maximum length of a message. This can
+/// happen because names may compress less well in a different order.
 fn fits(out: &MessageBuilder<Compressor>) -> Option<()> {
     (!out.as_target().is_full()).then_some(())
 }

@@ -195,7 +195,8 @@ fn item_08_denials_keep_their_soa_and_proofs() {
     assert_eq!(types(&denied)[1], [0; 0]);
 }
 
-/// A referral without its NS records is not NODATA (RFC 2308 §2.2).
+/// If the NS records of a referral are removed because they are out of scope, the message looks like NODATA. However,
+/// it must still be treated as an error (RFC 2308 §2.2).
 #[test]
 fn item_08_a_referral_out_of_scope_is_an_error() {
     for (name, zone) in [("a.corp.test", "."), ("a.corp.test", "test"), ("test", "x.corp.test")] {

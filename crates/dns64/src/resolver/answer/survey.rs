@@ -51,8 +51,8 @@ pub(super) struct Survey<'a> {
     pub(super) plain: bool,
     /// True if every compression pointer leads to octets that are part of a name.
     steady: bool,
-    /// True if there are records that must not be forwarded, or records after OPT. Records after OPT would move when
-    /// OPT is removed.
+    /// True if the message contains records that must not be forwarded, or records after OPT. Records after OPT would
+    /// move when OPT is removed.
     must_rebuild: bool,
     /// Summary of the answer section. It is not used if the alias chain of the message is followed.
     pub(super) facts: Facts,
@@ -148,8 +148,8 @@ impl<'a> Survey<'a> {
         self.negative_soas.iter().find(|soa| is_above(soa.owner))
     }
 
-    /// True if the message, which has no records of the queried name, is a referral. A referral has NS records and no
-    /// SOA (RFC 2308 §2.2).
+    /// True if the message is a referral: the authority section has NS records and no SOA (RFC 2308 §2.2). The caller
+    /// has checked that the message has no records of the queried name.
     pub(super) fn is_referral(&self) -> bool {
         self.has_ns && self.negative_soas.is_empty()
     }

@@ -31,7 +31,7 @@ use crate::shares::{Slot, Slots};
 
 /// The number of free slots, divided by this number, is the maximum number of fetches in flight in a failing subtree.
 const SUBTREE_DIVISOR: usize = 8;
-/// Identifier under which the fetches and waiting queries for all names are counted.
+/// Identifier of the counter for all names, used for fetches and for waiting queries.
 const ALL: u64 = 0;
 
 /// The budget of one worker.
@@ -39,9 +39,9 @@ pub(super) struct Budget {
     rate: Rate,
     /// Fetches in flight, counted per client network. A fetch in a failing subtree is also counted for that subtree.
     questions: Counts,
-    /// Waiting queries, counted per client network.
+    /// Queries that wait for fetches, counted per client network.
     slots: Counts,
-    /// Number of waiting queries.
+    /// Number of queries that wait for fetches.
     waiting: usize,
     failing_subtrees: FailingSubtrees,
 }
@@ -61,7 +61,7 @@ impl AdmissionTicket {
 }
 
 impl Budget {
-    /// Returns a budget without fetches.
+    /// Returns a budget with no fetches in flight and no waiting queries.
     pub(super) fn new() -> Budget {
         Budget {
             rate: Rate::default(),
@@ -222,7 +222,7 @@ impl Budget {
         self.failing_subtrees.failed(name, now);
     }
 
-    /// True if a fetch failed recently. In that case, answers must be recorded too.
+    /// True if a fetch failed within the last half minute. Answers must be recorded only in that case.
     #[inline]
     pub(super) fn has_failures(&self, now: Nanos) -> bool {
         !self.failing_subtrees.no_recent_failure(now)

@@ -80,7 +80,7 @@ fn by_weight<'a>(among: impl Iterator<Item = &'a Candidate>, rng: &mut impl Rng)
     unreachable!("the ticket is less than the sum of all weights")
 }
 
-/// Selects an upstream after every upstream that is up has been queried.
+/// Selects an upstream in the case that every upstream that is up has already been queried.
 fn last_resort(route: &[Candidate], tried: &[ServerId], now: Nanos) -> ServerId {
     let by_rank = |standing: &&Candidate| (standing.down_until.max(now), !standing.may_ask_again);
     let fresh =

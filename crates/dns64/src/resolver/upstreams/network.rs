@@ -9,8 +9,8 @@ use std::io;
 
 use units::Nanos;
 
-/// Grace period in which queries to an upstream are still sent after the first network error. It applies only if the
-/// upstream answered within the same time before that error.
+/// Time for which queries to an upstream are still sent after the first network error. This applies only if the
+/// upstream's last answer arrived less than this time before the error.
 const GRACE: Nanos = Nanos::SECOND;
 /// Time after which an error expires.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);
@@ -21,7 +21,7 @@ const PROBE_EACH: Nanos = Nanos::from_millis(200);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NetworkErrors {
     seen: Option<Seen>,
-    /// Time of the last answer.
+    /// Time of the upstream's last answer.
     answered: Option<Nanos>,
     /// Time of the last query to the upstream.
     asked: Nanos,
@@ -31,7 +31,7 @@ pub(super) struct NetworkErrors {
 struct Seen {
     first: Nanos,
     last: Nanos,
-    /// True if the last error was a missing route.
+    /// True if the cause of the last error was a missing route.
     no_route: bool,
 }
 

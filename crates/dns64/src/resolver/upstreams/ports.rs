@@ -88,11 +88,11 @@ impl Port {
 /// The source ports from which one server is queried.
 struct ServerPorts {
     server: ServiceAddr,
-    /// The server's address when the last port was opened. It can change if the address is link-local, because its zone
-    /// may come to refer to a different interface.
+    /// The server's address when the last port was opened. It can change if the address is link-local, because a
+    /// different interface may get the name in its zone identifier (`%eth0`).
     address: SocketAddr,
-    /// The source ports. Ports beyond `allowed` are from an older configuration and remain until no
-    /// response is expected on them.
+    /// The source ports. Ports above the permitted number (`allowed`) are from an older configuration. They remain
+    /// until no response is expected on them.
     ports: Vec<Option<Port>>,
     /// Number of source ports that may be used; zero if the server is no longer configured.
     allowed: usize,
@@ -377,7 +377,7 @@ impl ServerPorts {
         }
     }
 
-    /// Sends the queued queries. For the next query, a port is selected again.
+    /// Sends the queries queued for this server. A source port is selected again for the next query.
     fn end_turn(&mut self) {
         let Some((number, _)) = self.turn.take() else { return };
         let Some(port) = &self.ports[number] else { return };

@@ -126,8 +126,8 @@ impl Server {
         self.metrics.asked();
     }
 
-    /// Records an answer that arrived after `rtt`. `is_error` is true for an error response, which does not count as
-    /// fast. Returns true if the server was marked down or had network errors before.
+    /// Records an answer that arrived after `rtt`. `is_error` is true for an error response. A fast error response does
+    /// not make the upstream preferred. Returns true if the server was marked down or had network errors before.
     pub(crate) fn answered(&mut self, now: Nanos, rtt: Nanos, is_error: bool) -> bool {
         let was_down = self.health.is_down() | self.network.answered(now);
         self.retries.answered();

@@ -19,7 +19,8 @@ impl Suspended {
         now >= self.until
     }
 
-    /// Begins to omit the property, for ten minutes from `now`.
+    /// Records that queries to the upstream must omit the property (EDNS or random letter case) for ten minutes from
+    /// `now`.
     pub(super) fn begin(&mut self, now: Nanos) {
         self.until = now + LEFT_OUT;
     }

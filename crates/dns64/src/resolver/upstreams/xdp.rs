@@ -45,7 +45,7 @@ impl IngressPorts {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`PortSet::new`].
+    /// Returns an error if the kernel refuses to create a [`PortSet`].
     pub(crate) fn new(address: IpAddr) -> Result<IngressPorts, XdpError> {
         let [owners, servers] =
             [(); 2].map(|()| (0..=u16::MAX).map(|_| AtomicU64::new(0)).collect());

@@ -66,8 +66,8 @@ fn upstreams(settings: &Settings) -> Vec<ServiceAddr> {
     numbers.iter().map(|&number| settings.upstreams[number].address).collect()
 }
 
-/// Returns the result of [`ask`]. If `wanted` returns false in the meantime, returns `None` at once, without waiting
-/// for further answers.
+/// Queries the upstreams in the same way as [`ask`], and returns the result. If `wanted` returns false before the
+/// result is available, the function stops and returns `None`.
 async fn query_while(
     upstreams: &[ServiceAddr],
     wanted: impl Fn() -> bool,

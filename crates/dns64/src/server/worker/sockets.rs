@@ -22,7 +22,7 @@ use crate::transport::client::{Client, Xdp};
 const BATCHES: usize = 4;
 /// Maximum number of messages read from the inbox per iteration of the event loop.
 const MESSAGES: usize = BATCHES * BATCH;
-/// Maximum number of servers to which a refused query is sent per iteration of the event loop.
+/// Maximum number of servers to which a query is sent per iteration of the event loop, if each of them refuses it.
 const ROUNDS: usize = 8;
 /// Interval between reads of the rings' drop counters.
 const LOSSES_EACH: Nanos = Nanos::from_millis(100);
