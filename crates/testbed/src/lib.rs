@@ -130,7 +130,7 @@ impl Namespace {
         Namespace(name)
     }
 
-    /// Returns the namespace's name for `ip -n`.
+    /// Returns the namespace's name, as used in the command `ip -n`.
     pub fn name(&self) -> &str {
         &self.0
     }

@@ -274,8 +274,8 @@ impl Share {
         f64::from(self.0) / 100.0
     }
 
-    /// True if member `n` of a sequence belongs to the share. Exactly [`Share::per_hundred`] of any 100 consecutive
-    /// members belong to the share, and they are spread evenly.
+    /// True if member `n` of a sequence belongs to the share. Among any 100 consecutive members, exactly
+    /// [`Share::per_hundred`] belong to the share, and they are spread evenly.
     pub const fn selects(self, n: u64) -> bool {
         // 37 has no factor in common with 100, so n ↦ 37·n mod 100 visits every residue once in any
         // 100 steps.

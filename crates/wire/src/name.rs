@@ -23,7 +23,7 @@ pub const LABEL_LEN: usize = 15;
 /// DNS64 prefix.
 const AAAA_PREFIX: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0xaaaa, 0, 0, 0, 0);
 
-/// Returns the address in the native AAAA record of the name of `address`. The caller must check that
+/// Returns the IPv6 address in the native AAAA record of the name that encodes `address`. The caller must check that
 /// the name has such a record ([`has_aaaa`]).
 pub fn native_aaaa(address: Ipv4Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(AAAA_PREFIX) | u128::from(u32::from(address)))

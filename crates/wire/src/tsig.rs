@@ -199,7 +199,8 @@ impl Key {
         out
     }
 
-    /// Signs the request from `start` to the end of `out`, at `time` (seconds since 1970).
+    /// Signs the request that is stored in `out`, from offset `start` to the end. `time` is the signing time (seconds
+    /// since 1970).
     ///
     /// # Panics
     /// Panics if the request is shorter than a message header.
@@ -225,8 +226,8 @@ impl Key {
         mac
     }
 
-    /// Verifies the signature of `reply` at `time` (seconds since 1970). `request` is the authentication
-    /// code of the request.
+    /// Verifies the signature of `reply`. `time` is the current time (seconds since 1970). `request` is the
+    /// authentication code of the request.
     ///
     /// # Errors
     /// Returns an error if the signature is missing or invalid.

@@ -142,8 +142,8 @@ impl<'a> Message<'a> {
         Some(offset + 1 + len).filter(|after| *after <= end).ok_or(Malformed)
     }
 
-    /// True if the name at `offset` certainly has no compression pointer. Returns false if the last label ends in an
-    /// octet above 0xbf, because that octet could begin a pointer.
+    /// True only if the name at `offset` has no compression pointer. The result is also false if the last label ends in
+    /// an octet above 0xbf, because that octet could begin a pointer.
     fn is_plain_name(&self, offset: usize) -> bool {
         let Ok(end) = skip_name(self.bytes, offset) else { return false };
         self.bytes[end - 1] == 0 && (end - offset == 1 || self.bytes[end - 2] < 0xc0)
@@ -385,7 +385,7 @@ fn skip_name(bytes: &[u8], mut offset: usize) -> Result<usize, Malformed> {
 
 /// Iterator that returns the labels of a name and follows compression pointers. Every pointer must lead to an offset
 /// before the current part of the name, so that every chain of pointers ends. The offset must also be past the header,
-/// which contains no names (RFC 1035 §4.1.4). Each pointer decrements `hops`.
+/// which contains no names (RFC 1035 §4.1.4). `hops` is the number of pointers that may still be followed.
 struct Labels<'a, 'h> {
     bytes: &'a [u8],
     at: usize,

@@ -328,7 +328,8 @@ impl Answer {
         offsets.chunks_exact(2).map(|at| usize::from(u16::from_be_bytes([at[0], at[1]])))
     }
 
-    /// Returns the TTL, in seconds, at one of the offsets in [`Answer::ttl_offsets`].
+    /// Returns the TTL, in seconds, that is stored at an offset in the message. The offset must be one of
+    /// [`Answer::ttl_offsets`].
     #[inline]
     pub(crate) fn ttl_at(&self, offset: usize) -> u32 {
         let ttl = &self.octets[offset..offset + 4];

@@ -41,7 +41,7 @@ const STALE_RECHECK: u32 = 30;
 struct Entry {
     /// The answer, or the reason why there is none, for example a timeout (RFC 9520 §2).
     answer: Result<Arc<Answer>, Failure>,
-    /// Time in seconds at which the entry was stored, on the same clock as `now`.
+    /// Time in seconds at which the entry was stored, according to the clock that all calls of the cache use (`now`).
     stored: u32,
     /// Time in seconds up to which the expired answer is served without a new upstream query.
     revived_until: u32,

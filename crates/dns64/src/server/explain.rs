@@ -132,7 +132,7 @@ impl Trace {
         let _ = self.tell.send(Ok(explanation));
     }
 
-    /// Sends the explanation that `[access]` does not allow the client.
+    /// Sends an explanation for a client that `[access]` does not allow.
     pub(super) fn refuse(
         self,
         query: &Query<'_>,

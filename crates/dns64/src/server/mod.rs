@@ -67,7 +67,7 @@ pub(crate) use xdp::xdp_faults;
 /// about 768 octets per query, so that the buffer has room for 20 000 queries. In a larger buffer,
 /// a query could wait so long that its client has already retried.
 const CLIENT_BUFFER: usize = 8 << 20;
-/// Polling interval of [`RunningServer::stop`] while the TCP thread stops accepting queries.
+/// Interval at which [`RunningServer::stop`] checks whether the TCP thread has stopped accepting queries.
 const CLOSING: Duration = Duration::from_millis(1);
 
 /// Errors that occur while the server opens its sockets or starts its threads.

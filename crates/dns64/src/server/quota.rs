@@ -8,9 +8,9 @@
 
 use net::batch::BATCH;
 
-/// Number of queries read from one client socket per loop iteration.
+/// Approximate maximum number of queries that are read from one client socket per loop iteration.
 const QUERIES: usize = 4 * BATCH;
-/// Maximum number of datagrams that the kernel joins (`UDP_GRO_CNT_MAX` in net/ipv4/udp_offload.c).
+/// Maximum number of datagrams that the kernel joins into one (`UDP_GRO_CNT_MAX` in net/ipv4/udp_offload.c).
 const MOST_JOINED: usize = 64;
 
 /// Remaining quota of a loop iteration, for one client socket.

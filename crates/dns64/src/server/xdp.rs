@@ -1,5 +1,6 @@
-//! Interfaces with AF_XDP, which bypasses the kernel's network stack. AF_XDP transports datagrams between clients and
-//! `listen` addresses with `xdp` enabled, and to and from upstreams with `xdp` enabled.
+//! Interfaces with AF_XDP, which bypasses the kernel's network stack. AF_XDP transports two kinds of datagrams: those
+//! between clients and the `listen` addresses with `xdp` enabled, and those to and from the upstreams with `xdp`
+//! enabled.
 //!
 //! ```text
 //! interface ─► filter ─┬─ to our ports ─► rings of the queue ─► its worker ─┬─ client query ─► Frontend
@@ -108,7 +109,8 @@ struct PlannedInterface {
 /// Opens the interfaces that the settings require. `endpoints` are the sockets of one worker.
 ///
 /// # Errors
-/// Returns an error if an interface cannot be opened, or if the interface for an upstream cannot be determined.
+/// Returns [`XdpSetupError`] if an interface cannot be opened, or if the interface for an upstream cannot be
+/// determined.
 pub(super) fn open(
     settings: &Settings,
     endpoints: &[Endpoint],

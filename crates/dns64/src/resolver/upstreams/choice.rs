@@ -23,7 +23,8 @@ use crate::ids::ServerId;
 
 /// Maximum amount by which an upstream may be slower than the fastest upstream and still receive part of the load.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
-/// One query in `EXPLORE` goes to any upstream that is up, regardless of its speed.
+/// Ratio of all queries to those for which the upstream is selected regardless of its speed. Upstreams that are marked
+/// down are not selected for these queries either.
 const EXPLORE: u32 = 64;
 
 /// Properties of an upstream that determine its selection.

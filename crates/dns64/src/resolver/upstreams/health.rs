@@ -48,7 +48,7 @@ pub(super) struct UpstreamHealth {
     probed: bool,
     /// Time at which "marked down" was last logged.
     logged_down_at: Option<Nanos>,
-    /// True if a log line has reported the upstream as up again since `logged_down_at`.
+    /// True if, since the last "marked down" log line, a log line has reported the upstream as up again.
     logged_up: bool,
 }
 

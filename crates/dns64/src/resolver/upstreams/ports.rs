@@ -164,8 +164,8 @@ impl Ports {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no route to the server, or if this host has no free file
-    /// descriptor or id ([`is_ours`]).
+    /// Returns an error if there is no route to the server, or if this host has no free file descriptor or id. For the
+    /// latter errors, [`is_ours`] returns true.
     #[inline]
     pub(crate) fn ask(
         &mut self,

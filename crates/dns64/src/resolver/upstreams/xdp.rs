@@ -45,7 +45,7 @@ impl IngressPorts {
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel refuses to create a [`PortSet`].
+    /// Returns the error of [`PortSet::new`] if the kernel refuses to create the set of ports.
     pub(crate) fn new(address: IpAddr) -> Result<IngressPorts, XdpError> {
         let [owners, servers] =
             [(); 2].map(|()| (0..=u16::MAX).map(|_| AtomicU64::new(0)).collect());

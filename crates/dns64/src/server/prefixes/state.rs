@@ -119,7 +119,7 @@ impl State {
         !upstreams.is_empty() && self.asking.at <= now
     }
 
-    /// Records an answer from the upstreams, or a failure (`None`).
+    /// Records the result of a discovery query: an answer from the upstreams, or a failure (`None`).
     pub(super) fn record_announcement(&mut self, announcement: Option<Announcement>, now: Nanos) {
         let pause = match announcement {
             // The next query is sent before the TTL expires, so that no client query waits for the
