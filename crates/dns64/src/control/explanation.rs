@@ -25,7 +25,7 @@ pub struct Explanation {
     pub rtype: String,
     /// Address of the client.
     pub client: IpAddr,
-    /// Reason for the reply.
+    /// Decision behind the reply, for example to synthesize AAAA records.
     pub decision: Decision,
     /// Source of the decision: an RFC section, or a part of the configuration.
     pub decided_by: String,
@@ -41,7 +41,7 @@ pub struct Explanation {
     pub stale: bool,
     /// Records in the answer section of the reply.
     pub answer: Vec<AnswerRecord>,
-    /// Bounds on the TTL of synthesized records. The lowest bound applies.
+    /// Upper limits on the TTL of synthesized records. The lowest limit applies.
     pub ttl: Option<TtlBounds>,
 }
 
@@ -106,7 +106,8 @@ pub enum Source {
     Cache,
     /// An upstream query, either sent for this question or already in flight.
     Upstream,
-    /// The server itself. The question is for the target of an alias, which is a special-use name or in a local zone.
+    /// The server itself. The question is for the target of an alias. This target is a special-use name or a name in a
+    /// local zone.
     Local,
     /// No source, because the question was rejected: too many queries were in flight.
     Nobody,
@@ -127,8 +128,8 @@ pub struct QuestionAsked {
     /// Time taken to obtain the answer, in microseconds.
     pub took_us: u64,
     /// Outcome of the question: `data`, `no-data`, `no-name`, `alias` (without its target) or `error`. If there is no
-    /// usable answer, the reason for the failure: `timeout`, `malformed`, `alias-loop`, `overload`, `unreachable` or
-    /// `no-upstream`.
+    /// usable answer, the value is the reason for the failure: `timeout`, `malformed`, `alias-loop`, `overload`,
+    /// `unreachable` or `no-upstream`.
     pub found: String,
     /// RCODE of the answer; `null` if there is no answer.
     pub rcode: Option<String>,
@@ -164,7 +165,7 @@ pub struct AnswerRecord {
     pub data: String,
 }
 
-/// Bounds on the TTL of AAAA records synthesized from A records (RFC 6147 §5.1.7).
+/// Upper limits on the TTL of AAAA records that are synthesized from A records (RFC 6147 §5.1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TtlBounds {
     /// Remaining TTL of the A records, in seconds.

@@ -46,6 +46,6 @@ pub struct FlushReport {
     pub schema_version: u32,
     /// Name that was removed together with all names below it; `null` if all names were removed.
     pub name: Option<String>,
-    /// Number of removed answers and failures.
+    /// Number of answers and failures that were removed from the cache.
     pub removed: u64,
 }

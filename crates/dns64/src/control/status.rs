@@ -27,7 +27,7 @@ pub struct Status {
     pub configuration: ConfigurationStatus,
     /// Listen addresses for DNS clients.
     pub addresses: Vec<SocketAddr>,
-    /// Interfaces with AF_XDP (kernel bypass), described in words: mode, number of queues, client
+    /// Network interfaces used in AF_XDP mode (kernel bypass), each described in words: mode, number of queues, client
     /// addresses, and upstream source addresses.
     #[serde(default)]
     #[serde(rename = "past_stack")]
@@ -115,7 +115,7 @@ pub struct UpstreamStatus {
     pub down_reason: Option<String>,
     /// Number of UDP queries sent to the upstream.
     pub queries: u64,
-    /// Number of UDP answers from the upstream, including errors.
+    /// Number of UDP answers from the upstream, including error responses.
     pub answers: u64,
     /// Number of queries that timed out or could not be sent.
     pub failures: u64,
@@ -131,6 +131,6 @@ pub struct UpstreamStatus {
 pub struct CacheStatus {
     /// Number of cached answers and failures.
     pub entries: u64,
-    /// Estimated memory of the entries, in octets.
+    /// Estimated memory of all cache entries, in octets.
     pub bytes: u64,
 }

@@ -50,10 +50,10 @@ pub(super) enum HardenError {
     Seccomp(#[from] seccompiler::Error),
 }
 
-/// Switches to `user` if the process is root and a user is configured. Otherwise, the process only
-/// drops its capabilities. A process that stays root still owns root's files. `made` lists files
-/// that the process has created and still needs. The user becomes the owner of these files. Returns
-/// true if the process is still root.
+/// Switches to `user` if the process is root and a user is configured. Otherwise, the process only drops its
+/// capabilities. If the process remains root, it still owns the files of root. `made` lists the files that the process
+/// has created and still needs. The function makes `user` the owner of these files. Returns true if the process is
+/// still root.
 ///
 /// # Errors
 /// Returns an error if the user does not exist, or if a system call fails.

@@ -169,7 +169,7 @@ pub(super) fn connect(upstream: ServiceAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Returns the folder of a file if the folder does not exist.
+/// Returns the folder that should contain a file, or `None` if this folder exists.
 fn missing_folder(file: &Path) -> Option<&Path> {
     file.parent().filter(|folder| !folder.is_dir())
 }

@@ -34,8 +34,8 @@ const OTHER_THREADS: u64 = 5;
 const QUERY: u64 = KIB;
 /// Memory of a TCP connection with a stalled client, in octets.
 const CONNECTION: u64 = 320 * KIB;
-/// Memory for waiting replies in addition to the memory per TCP connection, for all TCP connections together, in
-/// octets.
+/// Memory for waiting replies on all TCP connections together, in octets. The memory of each TCP connection is counted
+/// separately.
 const REPLIES: u64 = 64 * MIB;
 /// Smallest size, in octets, to which a limit may reduce the cache.
 const LEAST_CACHE: u64 = 4 * MIB;
@@ -156,7 +156,7 @@ fn most_cache(settings: &Settings, limit: &MemoryLimit) -> Result<u64, Insuffici
 struct Hierarchy<'a> {
     /// Mount point of the hierarchy.
     mount: PathBuf,
-    /// Control group at the mount point.
+    /// Path of the control group that is visible at the mount point.
     root: &'a str,
     /// Names of the files that contain the memory limits.
     files: &'static [&'static str],
@@ -219,8 +219,8 @@ fn unescaped(path: &str) -> String {
     path.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
 }
 
-/// Returns the control group of the process in a hierarchy, if this line of /proc/self/cgroup names the group. The
-/// line has the form `4:memory:/group`, or `0::/group` in version 2.
+/// If this line of /proc/self/cgroup names the control group of the process in the given hierarchy, returns this group.
+/// The line has the form `4:memory:/group`, or `0::/group` in version 2.
 fn group_in<'a>(line: &'a str, hierarchy: &Hierarchy<'_>) -> Option<&'a str> {
     let mut fields = line.splitn(3, ':');
     let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);

@@ -60,8 +60,8 @@ pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
     })
 }
 
-/// Queries an upstream for the SOA record of the first domain for which it is configured. The upstream might not
-/// answer queries for other domains.
+/// Queries an upstream for an SOA record. The query is for the first domain whose queries are sent to this upstream,
+/// because the upstream might not answer queries for other domains.
 fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
     // The last route contains all upstreams, but is unused if there is a forward for ".".
     let route = settings.routes.iter().enumerate().rev().find(|(index, route)| {

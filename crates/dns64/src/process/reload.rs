@@ -112,7 +112,7 @@ impl Reloader<'_> {
         Ok(ReloadReport { changed: in_effect, waiting, warnings, ..self.report(outcome) })
     }
 
-    /// Returns a report without changed keys, warnings or an error.
+    /// Returns a report with the given outcome. Its lists of keys and warnings are empty, and it has no error message.
     fn report(&self, outcome: ReloadOutcome) -> ReloadReport {
         let file = self.source.file.map_or("none".into(), |file| file.display().to_string());
         ReloadReport {

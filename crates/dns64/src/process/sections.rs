@@ -190,7 +190,7 @@ const HOW_ASKING_ENDS: Section = Section {
     ],
 };
 
-/// Returns the sections of a subcommand; an empty name stands for the program.
+/// Returns the manual page sections of a subcommand. An empty name stands for the program itself.
 pub(super) fn sections(subcommand: &str) -> Vec<Section> {
     let examples = |items| vec![Section { title: EXAMPLES, items }];
     match subcommand {

@@ -1,7 +1,7 @@
 //! System call filter (seccomp). Calls that a DNS server never needs fail with EPERM.
 //!
-//! The filter matters most for a server that was started as root without `user`. Such a server has
-//! no capabilities, but it still owns the files and processes of root.
+//! The filter matters most for a server that was started as root and has no key `user` in its configuration. Such a
+//! server has no capabilities, but it still owns the files and processes of root.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use seccompiler::{
     SeccompFilter, SeccompRule,
 };
 
-/// Rules for forbidden system calls. The key is the number of the call. A call without rules always fails. A call
-/// with rules fails if one of them applies.
+/// Rules for forbidden system calls. The key is the number of the call. If the list of rules for a call is empty, the
+/// call always fails. Otherwise, the call fails if at least one of its rules applies.
 pub(super) type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
 /// Numbers of system calls that only newer kernels have. The numbers are the same on all architectures.
@@ -149,7 +149,7 @@ const SIGNALS_OF_SOCKETS: [u64; 2] = [0x8901, 0x8902];
 /// Returns the rules of a confined server.
 ///
 /// # Errors
-/// No error occurs with the constants of this module.
+/// Returns an error if a rule is invalid. The constants in this module result only in valid rules.
 pub(super) fn rules() -> Result<Rules, Error> {
     let own = u64::from(std::process::id());
     let mut rules = always([SYSTEM, FILES, OLD_FILES, PROCESSES].into_iter().flatten());

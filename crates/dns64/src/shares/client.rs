@@ -17,7 +17,7 @@ const LINK_LOCAL: u64 = 0xfe80 << 48;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId(pub(crate) u64);
 
-/// Identifier of a network, unique within one level.
+/// Identifier of a network. It is unique among the networks of the same nesting level.
 pub(crate) type NetworkId = u64;
 
 impl ClientId {

@@ -1,5 +1,5 @@
 //! Numbers of slots in use by clients, and by the networks that contain these clients. Only networks that hold slots
-//! are recorded. The number of slots therefore limits the memory.
+//! are recorded. The number of slots therefore limits the memory for the counts.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use super::client::{ClientId, LEVELS, NetworkId};
 use super::{Slots, Weight};
 
-/// Number of slots that each network holds.
+/// For each network, the number of slots in use by its clients.
 #[derive(Default)]
 pub(crate) struct Counts {
     /// This map uses a keyed hasher, because clients can choose the keys and must not be able to
@@ -15,7 +15,7 @@ pub(crate) struct Counts {
     held: HashMap<Key, SlotCount>,
 }
 
-/// Key of a count: a kind of slot, and a network. Level 0 is the network of all clients.
+/// Key of a count: a kind of slot, and a network. Level 0 is the network that contains all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: u64,
@@ -23,15 +23,16 @@ struct Key {
     network: NetworkId,
 }
 
-/// Number of slots that a network holds, and number of networks inside it that hold slots.
+/// Number of slots in use by the clients of a network, and number of networks directly inside it that have slots in
+/// use.
 #[derive(Clone, Copy, Default)]
 struct SlotCount {
     slots: u32,
-    /// Number of networks directly inside this network that hold slots.
+    /// Number of networks that are directly inside this network and have slots in use.
     networks: u32,
 }
 
-/// Returns the keys of all networks that contain a client. The first key is for the network of all clients.
+/// Returns the keys of all networks that contain a client. The first key is for the network that contains all clients.
 fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
     let mut keys = [Key { kind, level: 0, network: 0 }; LEVELS + 1];
     for (level, (key, network)) in (1..).zip(keys[1..].iter_mut().zip(client.networks())) {
@@ -70,7 +71,7 @@ impl Counts {
         true
     }
 
-    /// Counts one more slot of a client.
+    /// Adds one slot of a client to the counts.
     pub(crate) fn enter(&mut self, kind: u64, client: ClientId) {
         let mut around = None;
         for key in keys(kind, client) {
@@ -97,7 +98,7 @@ impl Counts {
         }
     }
 
-    /// Adds `by` to the number of networks that are inside `around` and hold slots.
+    /// Adds `by` to the number of networks that are directly inside the network `around` and have slots in use.
     fn change_networks(&mut self, around: Option<Key>, by: i32) {
         if let Some(held) = around.and_then(|key| self.held.get_mut(&key)) {
             held.networks = held.networks.saturating_add_signed(by);

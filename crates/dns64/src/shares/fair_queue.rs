@@ -7,7 +7,7 @@
 //!     └─ /32 ── …
 //! ```
 //!
-//! A node of this tree exists while its network has waiting work or holds slots. While slots are scarce, a rule
+//! A node of this tree exists while its network has waiting work items or holds slots. While slots are scarce, a rule
 //! limits the slots of each network (see [`super`]). The remaining slots are reserved for networks that need slots
 //! later.
 
@@ -16,23 +16,25 @@ use std::collections::{HashMap, VecDeque};
 use super::client::{ClientId, NetworkId};
 use super::{Headroom, Slots, Weight};
 
-/// Number of slots that is assumed while slots are not scarce. The number is so large that it never limits a network.
+/// Number of free slots that the queue assumes while slots are not scarce. The number is so large that it never limits
+/// a network.
 const PLENTY: Slots = Slots { taken: 0, most: 1 << 30 };
 
-/// Waiting work and slots of all clients.
+/// Waiting work items of all clients, and numbers of slots in use.
 pub(crate) struct FairQueue<T> {
     all: Node<T>,
 }
 
-/// Waiting work and slots of the clients in one network.
+/// Waiting work items of the clients in one network, and numbers of slots in use.
 struct Node<T> {
-    /// Number of slots that the network holds.
+    /// Number of slots in use by clients of this network.
     held: usize,
-    /// Waiting work, if the network is a single client.
+    /// Waiting work items of a network that is a single client. Empty for larger networks.
     waiting: VecDeque<T>,
     /// Networks directly inside this one.
     inside: HashMap<NetworkId, Node<T>>,
-    /// Networks in `inside` that have waiting work. A network that has received a slot moves to the end.
+    /// Networks in `inside` that have waiting work items. A network that has received a slot moves to the end of this
+    /// list.
     queue: VecDeque<NetworkId>,
 }
 
@@ -55,17 +57,18 @@ impl<T> FairQueue<T> {
         self.all.held
     }
 
-    /// True if no work waits and no slot is in use.
+    /// True if no work item waits and no slot is in use.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// Adds work to the waiting work of a client.
+    /// Adds a work item of a client to the queue.
     pub(crate) fn wait(&mut self, client: ClientId, work: T) {
         self.all.wait(&client.networks(), work);
     }
 
-    /// Removes and returns the work that gets the next slot. Returns `None` if no waiting work may get a slot.
+    /// Removes and returns the work item that gets the next slot. Returns `None` if no waiting work item may get a
+    /// slot.
     pub(crate) fn take(&mut self, slots: Slots) -> Option<T> {
         if slots.free() == 0 {
             return None;
@@ -88,7 +91,8 @@ impl<T> Node<T> {
         !self.waiting.is_empty() || !self.queue.is_empty()
     }
 
-    /// Adds work of the client at the end of `path`, a list of nested networks.
+    /// Adds a work item of a client to the queue. `path` lists the nested networks that contain the client, and ends
+    /// with the client itself.
     fn wait(&mut self, path: &[NetworkId], work: T) {
         let Some((first, rest)) = path.split_first() else { return self.waiting.push_back(work) };
         let node = self.inside.entry(*first).or_default();
@@ -98,16 +102,16 @@ impl<T> Node<T> {
         node.wait(rest, work);
     }
 
-    /// Removes and returns the work that gets the next slot in this network. `headroom` is the number of slots that the
-    /// network may still take.
+    /// Removes and returns the work item that gets the next slot in this network. `headroom` is the number of further
+    /// slots that the network may take.
     fn take(&mut self, headroom: Headroom) -> Option<T> {
         let work = self.waiting.pop_front().or_else(|| self.take_inside(headroom));
         self.held += usize::from(work.is_some());
         work
     }
 
-    /// Removes and returns work of the inner network that holds the fewest slots. Networks with equal numbers of
-    /// slots take turns.
+    /// Of the networks inside this one, selects the network that holds the fewest slots, and removes and returns one of
+    /// its work items. Networks with equal numbers of slots are selected in rotation.
     fn take_inside(&mut self, headroom: Headroom) -> Option<T> {
         let Node { inside, queue, .. } = self;
         queue.make_contiguous().sort_by_cached_key(|id| inside.get(id).map_or(0, |node| node.held));
@@ -128,7 +132,8 @@ impl<T> Node<T> {
         None
     }
 
-    /// Releases a slot of the client at the end of `path`.
+    /// Releases a slot of a client. `path` lists the nested networks that contain the client, and ends with the client
+    /// itself.
     fn give_back(&mut self, path: &[NetworkId]) {
         self.held -= 1;
         let Some((first, rest)) = path.split_first() else { return };

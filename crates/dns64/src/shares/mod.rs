@@ -1,19 +1,19 @@
 //! Fair division of a limited resource among the networks of clients. A unit of the resource is called a slot, for
 //! example a slot for a query in progress.
 //!
-//! A client belongs to nested networks ([`client`]). The same rule applies at every level of nesting. Inside a
-//! network with room for `r` more slots, a smaller network that holds `n` slots gets one more if the inequality below
-//! is true.
+//! A client belongs to nested networks ([`client`]). The same rule applies at every level of nesting. Inside a network
+//! with room for `r` more slots, a smaller network that uses `n` slots gets a further slot if the inequality below is
+//! true.
 //!
 //! ```text
 //! n × s × w² < r²      s = max(1, all slots of the surrounding network ÷ 4 096)
 //!                      w = weight of the client, at most 1
 //! ```
 //!
-//! A client gets a slot if the rule admits the client and each network that contains it. The less room there is, the
-//! fewer slots a network may hold. The rule is a form of dynamic thresholds (Choudhury and Hahne, "Dynamic queue
-//! length thresholds for shared-memory packet switches", 1998, DOI 10.1109/90.664262). In the paper, however, the
-//! threshold is proportional to the room.
+//! A client gets a slot if the rule admits the client and each network that contains it. The fewer slots are free, the
+//! fewer slots a network may use. The rule is a form of dynamic thresholds (Choudhury and Hahne, "Dynamic queue length
+//! thresholds for shared-memory packet switches", 1998, DOI 10.1109/90.664262). In the paper, however, the threshold is
+//! proportional to the free capacity.
 //!
 //! ```text
 //! all: 8 192 slots, s = 2, r = 127
@@ -27,10 +27,10 @@
 //! holds about `c ÷ k` slots. The remaining room is the square root of `s × c ÷ k`, which is at least one slot while
 //! `k < c`.
 //!
-//! The weight ([`Weight`]) reserves the remaining room for clients that hold few slots. The weight is 1 if the client
-//! holds at least the mean number of slots of its neighbours, and the same is true for each network that contains it.
-//! A lower number of slots reduces the weight: down to 1/4 for the client itself, and down to 1/64 for the widest
-//! network. A client is therefore admitted even if hostile neighbours hold as many slots as the rule allows.
+//! The weight ([`Weight`]) reserves the remaining room for clients that hold few slots. The weight is 1 if the client,
+//! and each network that contains it, holds at least as many slots as its neighbours hold on average. A lower number of
+//! slots reduces the weight: down to 1/4 for the client itself, and down to 1/64 for the widest network. A client is
+//! therefore admitted even if hostile neighbours hold as many slots as the rule allows.
 
 pub(crate) mod client;
 pub(crate) mod counts;
@@ -42,7 +42,7 @@ use self::client::{ClientId, LEVELS};
 /// free even if one network takes all slots that it can get.
 const MANY: f64 = 4_096.0;
 
-/// Number of slots in use, and the maximum number.
+/// Number of slots in use, and total number of slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
     pub(crate) taken: usize,
@@ -56,8 +56,8 @@ impl Slots {
         self.most.saturating_sub(self.taken)
     }
 
-    /// True if at least an eighth of the slots are in use. With fewer slots in use, the rule does not limit clients
-    /// and networks.
+    /// True if at least an eighth of the slots are in use. With fewer slots in use, the rule limits no client and no
+    /// network.
     #[inline]
     pub(crate) fn are_scarce(self) -> bool {
         self.taken * 8 >= self.most
@@ -74,7 +74,7 @@ impl Slots {
     }
 }
 
-/// A slot that a client holds.
+/// A slot in use by a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) client: ClientId,
@@ -82,27 +82,28 @@ pub(crate) struct Slot {
     pub(crate) counted: bool,
 }
 
-/// Number of slots that a network may still take, and the total number that it would then hold.
+/// Number of further slots that a network may take, and the total number of slots that it would then hold.
 #[derive(Clone, Copy, Debug)]
 struct Headroom {
-    /// Number of slots that the network may still take.
+    /// Number of further slots that the network may take.
     left: f64,
-    /// Total number of slots that the network would hold if it took all of these further slots.
+    /// Total number of slots that the network would hold after taking `left` further slots.
     most: f64,
 }
 
 impl Headroom {
-    /// Returns the factor `s × w²` of the rule in the module documentation.
+    /// Returns the factor `s × w²` of the rule that the module documentation describes.
     fn scale(self, Weight(weight): Weight) -> f64 {
         (self.most / MANY).max(1.0) * weight * weight
     }
 
-    /// True if an inner network that holds `held` slots may take one more.
+    /// True if a network that is inside this network and holds `held` slots may take a further slot.
     fn admits(self, held: usize, weight: Weight) -> bool {
         self.left > 0.0 && held as f64 * self.scale(weight) < self.left * self.left
     }
 
-    /// Returns the number of slots that an inner network with `held` slots may still take, and its resulting total.
+    /// For a network that is inside this network and holds `held` slots, returns the number of further slots that it
+    /// may take, and its resulting total number of slots.
     fn inside(self, held: usize, weight: Weight) -> Headroom {
         if held == 0 {
             return self;
@@ -116,8 +117,8 @@ impl Headroom {
     }
 }
 
-/// Weight of a client in the rule. It is below 1 if the client, or a network that contains it, holds fewer slots than
-/// its neighbours.
+/// Weight of a client in the rule for the division of slots. The weight is below 1 if the client, or a network that
+/// contains it, holds fewer slots than its neighbours on average.
 #[derive(Clone, Copy, Debug)]
 struct Weight(f64);
 
@@ -126,8 +127,8 @@ impl Weight {
     /// Weight of a network that holds no slot, for each level of nesting. The widest networks come first.
     const LEAST: [f64; LEVELS] = [1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0];
 
-    /// Returns the smaller of this weight and the weight of a network at `level` that holds `held` slots. The
-    /// surrounding network contains `networks` networks, which together hold `all` slots.
+    /// Returns this weight or the weight of a network, whichever is smaller. The network is at nesting level `level`
+    /// and holds `held` slots. The surrounding network contains `networks` networks, which together hold `all` slots.
     fn and(self, level: usize, held: usize, all: usize, networks: usize) -> Weight {
         let least = Weight::LEAST[level];
         let of_mean = if held == 0 { 0.0 } else { (held * networks) as f64 / all as f64 };
