@@ -29,12 +29,12 @@ const MAX_QUESTIONS: usize = 4;
 #[derive(Clone, Copy)]
 pub(super) struct HintedAnswer<'a> {
     services: &'a CachedAnswer,
-    /// Outcomes of the AAAA queries for targets and their aliases.
+    /// Outcomes of the AAAA queries for the targets of the records, and for aliases of these targets.
     targets: &'a [Outcome],
     rules: &'a Rules<'a>,
 }
 
-/// Result of the search for the AAAA records of a target.
+/// Result of the search for the AAAA records of an address hint's target.
 enum TargetLookup<'a> {
     /// The AAAA records of this name must be queried next.
     Open(&'a [u8]),
@@ -139,7 +139,8 @@ impl<'a> HintedAnswer<'a> {
         (changed.collect(), lifetime)
     }
 
-    /// Returns the target of a record's hints, and the policy for the target's AAAA records.
+    /// Returns the name to which the address hints in a record belong, and the policy for the AAAA records of this
+    /// name.
     fn target(&self, service: &Service<'_>, record: &ReadRecord<'_>) -> (LowerName, &'a Policy) {
         let target = match service.target() {
             Some(target) => LowerName::from_wire(target),
@@ -149,7 +150,7 @@ impl<'a> HintedAnswer<'a> {
         (target, policy)
     }
 
-    /// Searches the answers for the AAAA records of a target, following aliases.
+    /// Searches the known answers for the AAAA records of a hint's target. Aliases of the target are followed.
     fn find<'n>(&self, target: &'n [u8], policy: &Policy) -> TargetLookup<'n>
     where
         'a: 'n,

@@ -37,7 +37,7 @@ pub(crate) struct Inquiry {
     /// The question to resolve. If the queried name is in the reverse tree of a prefix, this question is for the
     /// target of the CNAME.
     question: Question,
-    /// Set if the queried name is a local alias of the name in `question`.
+    /// Negative replies, which are present if the queried name is a local alias of the name in `question`.
     alias: Option<Box<NegativeReplies>>,
     local: Option<Box<LocalAnswer>>,
     /// Outcomes of the upstream queries so far, in the order of the queries.
@@ -61,7 +61,7 @@ enum Repeat {
 }
 
 impl Repeat {
-    /// Returns the progress after an upstream answer has arrived.
+    /// Returns the progress of the repeated query after an upstream answer has arrived.
     fn answered(self) -> Repeat {
         if self == Repeat::Asked { Repeat::Answered } else { self }
     }
@@ -151,8 +151,8 @@ impl Inquiry {
         is_stale(&self.known)
     }
 
-    /// True if a reply is possible without an answer to `asked`, the question of the last step. This
-    /// applies to AAAA queries for the target of an address hint.
+    /// True if a reply is possible without an answer to `asked`, the question of the last step. This is the case if
+    /// `asked` is an AAAA query for the target of an address hint.
     pub(crate) fn is_optional(&self, asked: &KeyBuf) -> bool {
         matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB) && asked.qtype() == rtype::AAAA
     }
@@ -182,7 +182,7 @@ impl Inquiry {
         }
     }
 
-    /// Returns the next step according to the outcomes so far.
+    /// Returns the next step of the client query. It depends on the outcomes of the upstream queries so far.
     #[inline]
     pub(crate) fn step<'a>(&'a self, rules: &Rules<'_>) -> Step<'a> {
         if let Some(answer) = &self.local {
@@ -239,9 +239,9 @@ impl Inquiry {
         }
     }
 
-    /// Returns the question to be resolved in parallel with the question `asked`. If the policy permits it, an A
-    /// query is sent in parallel with the first AAAA query (RFC 6147 §5.1.8). An A query is also sent in parallel
-    /// with the probe after an unexplained SERVFAIL. The probe and the A query in sequence would take longer than a
+    /// Returns the question to be resolved in parallel with the question `asked`. If the policy permits it, an A query
+    /// is sent in parallel with the first AAAA query (RFC 6147 §5.1.8). After a SERVFAIL without an extended error, an
+    /// A query is also sent in parallel with the probe. In sequence, the probe and the A query would take longer than a
     /// client waits.
     pub(crate) fn parallel_question(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
@@ -344,8 +344,8 @@ impl Inquiry {
         self.frame.write_truncated(out);
     }
 
-    /// Returns the key of a question for `name` (wire format, lower case) with the client's class
-    /// and flags.
+    /// Returns the key of a question for `name` (wire format, lower case) with the class and the flags of the client
+    /// query.
     fn key(&self, name: &[u8], qtype: u16) -> KeyBuf {
         let question = &self.question;
         KeyBuf::from_wire(

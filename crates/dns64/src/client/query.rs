@@ -74,7 +74,7 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
 pub(crate) enum Received<'a> {
     /// A valid query.
     Query(Query<'a>),
-    /// A message that is answered without records, only with an error or a server cookie.
+    /// A message whose reply contains no records. The reply reports an error or supplies a server cookie.
     Error {
         /// RCODE of the reply.
         rcode: Rcode,

@@ -241,8 +241,8 @@ impl ReplyFrame {
         }
     }
 
-    /// If the AAAA records of an address hint's target must be queried before this reply is written, returns the
-    /// target. `known` contains all upstream answers for the client query.
+    /// Returns the target of an address hint if the AAAA records of this target must be queried before the reply is
+    /// written. `known` contains all upstream answers for the client query.
     pub(crate) fn open_target(
         &self,
         reply: &Reply<'_>,
@@ -281,9 +281,8 @@ impl ReplyFrame {
         (LowerName::from_wire(&self.question[..self.question.len() - 4]), self.qtype())
     }
 
-    /// Composes a reply with compressed names: aliases in order, then data or a negative answer.
-    /// Composing stops after the record that exceeds `limit` octets, because the reply will be
-    /// truncated.
+    /// Composes a reply with compressed names: aliases in order, then data or a negative answer. When a record makes
+    /// the reply longer than `limit` octets, no further record is added, because the reply will be truncated.
     fn compose(
         &self,
         out: &mut Vec<u8>,
@@ -383,9 +382,8 @@ impl ReplyFrame {
         }
     }
 
-    /// Shortens a reply to `room` octets. Optional records are removed first. If the answer itself
-    /// does not fit, it is removed and TC is set (RFC 2181 §9). Over TCP, TC is useless, so the
-    /// reply becomes a SERVFAIL.
+    /// Shortens a reply to at most `room` octets. Optional records are removed first. If the answer itself is too long,
+    /// it is removed and TC is set (RFC 2181 §9). Over TCP, TC is useless, so the reply becomes a SERVFAIL.
     fn cut(&self, out: &mut Vec<u8>, start: usize, room: usize) {
         let records_at = HEADER_LEN + self.question.len();
         let view = Message::new(&out[start..]);

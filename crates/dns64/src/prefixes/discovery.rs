@@ -15,11 +15,10 @@ const LENGTHS: [u8; 6] = [96, 64, 56, 48, 40, 32];
 /// Returns the prefixes in the AAAA records of an answer, without suffixes and without duplicates, in
 /// order of appearance.
 ///
-/// An IPv6 address is accepted if it contains one of the two IPv4 addresses at exactly one
-/// position. If several positions match, each position yields a candidate for the prefix. The
-/// address is then accepted if, for exactly one candidate, the answer contains the synthesized
-/// addresses of both IPv4 addresses. All other IPv6 addresses are skipped, because they were not
-/// synthesized by a DNS64 or may come from an attacker.
+/// An IPv6 address is accepted if it contains one of the two IPv4 addresses of `ipv4only.arpa` at exactly one position.
+/// If several positions match, each position yields a candidate for the prefix. The address is then accepted if, for
+/// exactly one candidate, the answer contains the synthesized addresses of both IPv4 addresses. All other IPv6
+/// addresses are skipped, because they were not synthesized by a DNS64 or may come from an attacker.
 pub(crate) fn prefixes(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     let mut found: Vec<Prefix> = Vec::new();
     for address in addresses {
@@ -35,7 +34,7 @@ pub(crate) fn prefixes(addresses: &[Ipv6Addr]) -> Vec<Prefix> {
     found
 }
 
-/// Returns the prefixes (with suffixes) that may have been used to synthesize an address.
+/// Returns the prefixes (with suffixes) with which an address may have been synthesized for `ipv4only.arpa`.
 fn candidates(address: Ipv6Addr) -> impl Iterator<Item = Prefix> {
     let made = move |len: u8, ipv4| {
         let network = u128::from(address) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);

@@ -16,9 +16,9 @@ pub(crate) enum PrefixHealth {
     /// The health has not been determined yet, or the last probe could not be sent.
     #[default]
     Unknown,
-    /// Probes are answered.
+    /// Healthy: probes to addresses in the prefix are answered.
     Healthy,
-    /// Probes are not answered.
+    /// Unhealthy: probes to addresses in the prefix are not answered.
     Unhealthy,
 }
 
@@ -57,8 +57,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Returns an empty history. The health changes after `threshold` consecutive probes that
-    /// contradict it.
+    /// Returns a probe history without results. The health changes after `threshold` consecutive probes that contradict
+    /// it.
     pub(crate) fn new(threshold: u32) -> Record {
         Record { health: PrefixHealth::Unknown, against: 0, threshold: threshold.max(1) }
     }

@@ -16,8 +16,8 @@ use units::Nanos;
 use super::advertisement::AnnouncedPrefix;
 use crate::translation::prefix::Prefix;
 
-/// Maximum number of recorded prefixes, counted once per announcer. Real networks have far fewer prefixes. Further
-/// prefixes are ignored, because an announcer may be malicious.
+/// Maximum number of recorded prefixes. A prefix with several announcers counts once per announcer. Real networks have
+/// far fewer prefixes. Prefixes above this number are ignored, because an announcer may be malicious.
 const MOST: usize = 64;
 
 /// Source that announced a prefix.

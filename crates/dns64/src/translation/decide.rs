@@ -95,16 +95,17 @@ pub(crate) enum WithheldReason {
     Filtered,
 }
 
-/// The sequence of upstream queries that a client query needs under given rules. Only the position of an answer shows
-/// to which query it belongs. Answers must therefore not be used if changed rules require a different sequence.
+/// The sequence of upstream queries that a client query needs under given rules. An answer is matched to its query only
+/// by its position in the sequence. If changed rules require a different sequence, earlier answers must therefore not
+/// be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
     /// A query for the client's question, unchanged.
     Unchanged,
     /// A query for AAAA records. Depending on the mode and on the answer, a query for A records follows.
     Translated(Mode),
-    /// Queries for a client that requests A records under `filter-a`: first AAAA records, then A records if there are
-    /// no AAAA records. If a mode is given, A records are also queried for the synthesis of AAAA records.
+    /// Queries for a client that requests A records under `filter-a`. AAAA records are queried first. If there are
+    /// none, A records are queried. If a mode is given, A records are also queried for the synthesis of AAAA records.
     Filtered(Option<Mode>),
 }
 
@@ -172,7 +173,7 @@ pub(crate) enum Reply<'a> {
     /// Aliases, and AAAA records synthesized from the A records in the answer `a`. Each A record results in one AAAA
     /// record per selected prefix.
     Synthesize {
-        /// All earlier answers: those to the AAAA query, and those to the A query before `a`.
+        /// All answers received before `a`, to the AAAA query and to the A query.
         aliases: AliasChain<'a>,
         /// The answer with the A records.
         a: &'a CachedAnswer,
@@ -186,7 +187,7 @@ pub(crate) enum Reply<'a> {
         /// Earlier answers. The reply repeats their aliases.
         aliases: AliasChain<'a>,
         /// The answer to the last query. The reply repeats its SOA record. If the answer has no SOA record, or if it
-        /// has data, an SOA record with the lifetime of the answers is generated.
+        /// has data, the reply gets a generated SOA record with the lifetime of the answers.
         last: &'a CachedAnswer,
         /// True if A records are withheld because AAAA records can be synthesized. The lifetime of the prefixes then
         /// limits the TTL of the SOA record.
@@ -231,8 +232,8 @@ impl Reply<'_> {
         }
     }
 
-    /// True if a policy withholds records from the client. These are excluded AAAA records (items 9 and 28 of
-    /// docs/src/dns64-items.md), A records that no prefix can embed, or A records removed by `filter-a`.
+    /// True if a policy withholds records from the client. The withheld records are excluded AAAA records (items 9 and
+    /// 28 of docs/src/dns64-items.md), A records that no prefix can embed, or A records removed by `filter-a`.
     pub(crate) fn is_filtered(&self) -> bool {
         match self {
             Reply::Pass { strip, withheld, .. } => {
@@ -287,7 +288,7 @@ impl Question {
 }
 
 /// Returns the next step of a client query. `known` contains the upstream answers so far, in the order of their
-/// queries. They all belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries. If
+/// queries. All these queries belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries. If
 /// `may_ask_again` is true, no query has been repeated yet, and [`Next::Repeat`] may be returned.
 pub(crate) fn next<'a>(
     question: &'a Question,
@@ -404,9 +405,9 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a
     }
 }
 
-/// Returns the next step of an A query under `filter-a`. The reply has A records only if an AAAA query with the same
-/// answers would result in no AAAA records. If AAAA records may be synthesized, `synthesized` is the condition for A
-/// queries. Otherwise, it is `None`.
+/// Returns the next step of an A query under `filter-a`. The reply contains A records only if the reply to an AAAA
+/// query for the same name would contain no AAAA records. If AAAA records may be synthesized, `synthesized` is the
+/// condition for A queries. Otherwise, it is `None`.
 fn a_unless_aaaa<'a>(
     question: &'a Question,
     policy: &Policy,
@@ -436,7 +437,7 @@ fn a_unless_aaaa<'a>(
     if let Reply::Error { cause: Cause::Failed(failure), .. } = given
         && matches!(failure, Failure::Overload | Failure::Unreachable | Failure::NoUpstream)
     {
-        // No upstream was queried, and none will be.
+        // No upstream was queried, and no upstream will be queried for this reply.
         return Next::Reply(given);
     }
     let filtered = match given {
@@ -473,8 +474,8 @@ fn a_unless_aaaa<'a>(
 
 /// True if the failed AAAA query may be a validation failure without an extended error. The upstream may then have
 /// rejected AAAA records, or the proof of their absence, because of their signatures. A records must not be used in
-/// this case, because RFC 6147 §5.1.2 is about other errors. An upstream query with CD shows whether such records
-/// exist.
+/// this case: RFC 6147 §5.1.2, which allows an A query after an error, does not apply to validation failures. An
+/// upstream query with CD shows whether the rejected data exist.
 fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     match aaaa.kept() {
         Some(kept) if kept.stale => kept.doubted.is_some(),
@@ -647,10 +648,11 @@ fn hidden(answer: &Answer, hides: impl Fn(Ipv6Addr) -> bool) -> Hidden {
     }
 }
 
-/// Upstream answers that together resolve one question. The second and each later answer is for the target of an
-/// alias in the previous answer.
+/// Upstream answers that together resolve one question. Each answer after the first is for the target of the alias at
+/// the end of the previous answer.
 struct Chain<'a> {
-    /// The answers before the last one. For an A query, this includes the answers to the AAAA query.
+    /// The answers before the last one. If the question is for A records, the answers to the earlier AAAA query are
+    /// included.
     earlier: AliasChain<'a>,
     /// All answers to the question, including the last one.
     with_last: &'a [Outcome],
@@ -667,8 +669,9 @@ enum Followed<'a> {
     End(Chain<'a>),
 }
 
-/// Follows aliases that upstreams did not follow (RFC 6147 §5.1.5, RFC 1034 §5.3.3). If different upstreams are
-/// responsible for the target of an alias, the answer is cut at this alias. Such aliases are followed too.
+/// Follows aliases that upstreams did not follow (RFC 6147 §5.1.5, RFC 1034 §5.3.3). If queries for the target of an
+/// alias go to different upstreams, the records after this alias are removed from the answer. Such an alias is followed
+/// too.
 fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
     let mut name = start;
     let mut asked = Vec::new();

@@ -3,8 +3,8 @@
 //!
 //! A query for a name below the apex of an empty zone usually gets NXDOMAIN. However, some names in the zone exist:
 //! other local zones, domains of `[[forward]]` entries, reverse zones of prefixes, `ipv4only.arpa`, and the reverse
-//! names of the two addresses of this name. A query for an ancestor of such a name gets NODATA. After an NXDOMAIN for
-//! the ancestor, a resolver would not query the names below it (RFC 8020).
+//! names of the two addresses of this name. A query for an ancestor of such a name gets NODATA instead of NXDOMAIN.
+//! After an NXDOMAIN for the ancestor, a resolver would not query the names below it (RFC 8020).
 
 use wire::rcode::Rcode;
 use wire::view::rtype;
@@ -37,9 +37,9 @@ impl EmptyZones {
         EmptyZones { names }
     }
 
-    /// Returns the answer to a question of class IN if its name is in one of the empty zones, otherwise `None`.
-    /// `forward` is the domain of the `[[forward]]` entry that applies to the name. If this domain is the apex of the
-    /// zone or below it, the function returns `None`.
+    /// Returns the answer to a question of class IN for a name in one of the empty zones. Returns `None` for all other
+    /// names. `forward` is the domain of the `[[forward]]` entry that applies to the name. If this domain is the apex
+    /// of the empty zone or below it, the function also returns `None`.
     #[inline]
     pub(super) fn answer(
         &self,

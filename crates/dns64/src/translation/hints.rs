@@ -1,9 +1,8 @@
 //! Address hints of HTTPS and SVCB records (RFC 9460 §7.3) for clients behind a NAT64.
 //!
-//! A client may connect to an address in a hint without querying for addresses. An `ipv4hint` is
-//! useless to a client without IPv4. The hint can be removed, or replaced by an `ipv6hint` with the
-//! synthesized addresses of the target. The replacement departs from RFC 9460 §4.2.1. In both
-//! cases, excluded addresses are removed from an `ipv6hint`, like excluded AAAA records.
+//! A client may connect to an address in a hint without querying for addresses. An `ipv4hint` is useless to a client
+//! without IPv4. The hint can be removed, or replaced by an `ipv6hint` with the synthesized addresses of the target.
+//! The replacement departs from RFC 9460 §4.2.1. In both cases, excluded addresses are also removed from an `ipv6hint`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -61,8 +60,8 @@ impl<'a> Service<'a> {
         Some(&self.head[2..]).filter(|name| name.len() > 1)
     }
 
-    /// Returns the data of the record with the address hints for a client. Returns `None` if the data stay unchanged,
-    /// for example because a hint is malformed. At most `most` hints are synthesized.
+    /// Returns the record data after the address hints have been adapted to a client. Returns `None` if the data stay
+    /// unchanged, for example because a hint is malformed. At most `most` hints are synthesized.
     pub(crate) fn rewritten(
         &self,
         policy: &Policy,
@@ -92,7 +91,8 @@ impl<'a> Service<'a> {
         self.with_hints(ipv4, Some(ipv6).filter(|hints| !hints.is_empty()))
     }
 
-    /// True if an `ipv6hint` is synthesized for this record, provided that the target has no AAAA records.
+    /// True if an `ipv6hint` can be synthesized for this record. This function does not test the further condition that
+    /// the target must have no AAAA records.
     pub(crate) fn is_synthesized(&self, policy: &Policy, client: IpAddr) -> bool {
         let hints = || Some((self.hint(IPV4_HINT)?, self.hint(IPV6_HINT)?));
         policy.hints == Hints::Translate

@@ -33,24 +33,24 @@ pub(crate) enum Local {
     No,
     /// The local answer.
     Answer(LocalAnswer),
-    /// The name is an alias (CNAME) of a different name, which must be resolved by the upstreams.
+    /// The queried name is an alias (CNAME). The value contains its target, which must be resolved by the upstreams.
     Alias(Alias),
 }
 
-/// A name in the reverse tree of a prefix. It is answered with a CNAME record.
+/// A name in the reverse tree of a prefix. A query for this name is answered with a CNAME record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alias {
     /// Target of the alias, a name in `in-addr.arpa`.
     pub target: LowerName,
-    /// Reverse zone of the prefix, lower case.
+    /// Reverse zone of the prefix, in lower case.
     zone: Vec<u8>,
     /// Expiry time of the prefix, or `None` if it never expires.
     until: Option<Nanos>,
 }
 
 impl Alias {
-    /// Returns a negative answer with the given RCODE. If the target has no data, this answer is sent instead of the
-    /// CNAME record (RFC 6147 §5.3.1).
+    /// Returns a negative answer with the given RCODE. It is sent instead of the CNAME record if the target of the
+    /// alias has no data (RFC 6147 §5.3.1).
     pub(crate) fn denial(&self, rcode: Rcode) -> LocalAnswer {
         LocalAnswer::negative(rcode, &self.zone).known_until(self.until)
     }

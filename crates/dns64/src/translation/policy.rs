@@ -38,8 +38,8 @@ pub(crate) const MAX_SYNTHESIZED: usize = 2_000;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Behaviour of RFC 6147 §5.1.2 and §5.1.3: a lack of AAAA records leads to an A query, for any reason except
-    /// NXDOMAIN.
+    /// Behaviour of RFC 6147 §5.1.2 and §5.1.3. If the AAAA query yields no usable AAAA record, an A query follows,
+    /// except after NXDOMAIN.
     #[default]
     Strict,
     /// Only NODATA leads to an A query; errors and timeouts are passed on.
@@ -86,10 +86,10 @@ pub enum Hints {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Select {
-    /// All of these prefixes, in the order of the configuration.
+    /// All prefixes that can embed the IPv4 address, in the order of the configuration.
     #[default]
     All,
-    /// The first of these prefixes.
+    /// The first prefix in the configuration that can embed the IPv4 address.
     First,
     /// One prefix per client. A client keeps the same prefix while that prefix works.
     Spread,
@@ -114,14 +114,15 @@ pub(crate) struct Mapping {
     ranges: Networks<Ipv4Net>,
     /// True if `ranges` contains all IPv4 addresses, which is the usual case.
     everything: bool,
-    /// True if the prefix is the well-known prefix and must embed only global addresses.
+    /// True if the prefix embeds only global addresses. This restriction applies to the well-known prefix (RFC 6052
+    /// §3.1).
     global_only: bool,
     state: PrefixState,
 }
 
 impl Mapping {
-    /// Returns a mapping of the addresses in `ranges` to `prefix`. The well-known prefix must not
-    /// embed addresses that are not global (RFC 6052 §3.1) unless `allow_non_global` is true.
+    /// Returns a mapping of the addresses in `ranges` to `prefix`. If `allow_non_global` is false, the well-known
+    /// prefix embeds only global addresses (RFC 6052 §3.1).
     pub(crate) fn new(
         prefix: Prefix,
         ranges: impl Into<Networks<Ipv4Net>>,
@@ -224,8 +225,8 @@ pub(crate) struct Policy {
     pub fallback_native: bool,
     /// Condition for A queries, unless a forward rule overrides it.
     pub mode: Mode,
-    /// True if the mode is configured for the name's domain. Such a mode overrides that of a forward
-    /// rule.
+    /// True if `mode` is configured for the domain that contains the queried name. It then overrides the mode in a
+    /// forward rule.
     pub mode_of_domain: bool,
     /// True to withhold A records of names that have native or synthesized AAAA records. This is for
     /// clients that use only IPv6, and departs from RFC 6147 §5.3.3.
@@ -258,7 +259,7 @@ impl PolicyByName for Policy {
 pub(crate) struct Rules<'a> {
     /// Policy of the client's group for the name.
     pub policy: &'a Policy,
-    /// Policies for other names.
+    /// Policies for names other than the queried name, for example for the targets of address hints.
     pub others: &'a dyn PolicyByName,
     /// The client's address.
     pub client: IpAddr,
@@ -326,7 +327,7 @@ impl Policy {
         used.into_iter().map(move |mapping| mapping.prefix.embed(address))
     }
 
-    /// Reduces `used` to the prefixes selected for a client.
+    /// Removes from `used` all prefixes that are not selected for a client.
     fn choose(&self, used: &mut SmallVec<[&Mapping; 2]>, client: IpAddr) {
         let since = |mapping: &&Mapping| mapping.state.unhealthy_since;
         if used.iter().any(|mapping| since(mapping).is_none()) {
@@ -350,8 +351,8 @@ impl Policy {
         }
     }
 
-    /// Returns the number of seconds from `now` until the first of the used prefixes expires, or
-    /// `u32::MAX` if no prefix expires.
+    /// Returns the number of seconds from `now` until the first prefix in use expires, or `u32::MAX` if no prefix
+    /// expires.
     #[inline]
     pub(crate) fn lifetime(&self, now: Nanos) -> u32 {
         let used = self.mappings.iter().filter(|mapping| mapping.is_used());

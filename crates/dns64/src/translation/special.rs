@@ -36,8 +36,8 @@ pub(crate) fn domains() -> impl Iterator<Item = &'static [u8]> {
     DOMAINS.iter().map(|(domain, _)| *domain)
 }
 
-/// Returns the answer to a question of class IN for a special-use name, otherwise `None`. Also returns `None` if a
-/// `[[forward]]` entry applies to the name, and the domain of the entry is the special-use domain or below it.
+/// Returns the answer to a question of class IN for a special-use name. Returns `None` for all other names. Also
+/// returns `None` if the domain of the `[[forward]]` entry for the name is the special-use domain or below it.
 #[inline]
 pub(super) fn find_local(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
     // This fast check rejects nearly all other names, because their last letters differ from those of
