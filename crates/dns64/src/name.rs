@@ -255,7 +255,7 @@ impl KeyBuf {
         &octets[..octets.len() - 1]
     }
 
-    /// Returns a copy of the key that is stored on the heap.
+    /// Returns a copy of the key. The copy is stored on the heap.
     pub(crate) fn to_key(&self) -> Key {
         Key(self.octets().into())
     }

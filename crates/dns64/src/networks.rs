@@ -83,8 +83,8 @@ pub(crate) struct Element<N> {
 pub(crate) enum ElementKind<N> {
     /// A network.
     Network(N),
-    /// All addresses in a nested list. The element does not apply to the exceptions of the nested list. Later
-    /// elements of the outer list decide about these addresses.
+    /// All addresses in a nested list, without its exceptions. For an address in one of these exceptions, the later
+    /// elements of the outer list decide.
     List(Networks<N>),
 }
 
@@ -167,7 +167,8 @@ pub(crate) struct Lists {
     ranges: Option<Ranges>,
 }
 
-/// Networks, each with its first address, its last address, and the position of its list.
+/// Networks of several lists. Each entry has the first address of the network, its last address, and the position of
+/// the list that contains it.
 #[derive(Clone, Debug, Default)]
 struct Ranges {
     ipv4: Vec<(u32, u32, usize)>,
@@ -175,14 +176,14 @@ struct Ranges {
 }
 
 impl Lists {
-    /// Returns a combination of the given lists, in the same order.
+    /// Combines the given lists, in the same order.
     pub(crate) fn new(lists: Vec<Networks<IpNet>>) -> Lists {
         let has_exceptions = lists.iter().any(Networks::has_exceptions);
         let ranges = (!has_exceptions).then(|| Ranges::of(&lists));
         Lists { lists, ranges }
     }
 
-    /// Returns the position of the first list that contains an address.
+    /// Returns the position of the first list that contains the given address.
     #[inline]
     pub(crate) fn index(&self, address: IpAddr) -> Option<usize> {
         match &self.ranges {

@@ -29,7 +29,7 @@ use crate::transport::Transport;
 pub struct Walk<'a> {
     /// Policies, forward rules and TTL limits.
     pub settings: &'a Settings,
-    /// Answers to earlier upstream queries.
+    /// Cache of the answers to earlier upstream queries.
     pub cache: &'a Cache,
     /// Secret with which cookies for clients are generated and verified (RFC 7873).
     pub cookies: &'a Cookies,

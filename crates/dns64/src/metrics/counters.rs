@@ -24,8 +24,8 @@ pub(super) struct Row {
     pub(super) value: &'static str,
 }
 
-/// Defines [`Count`]. Each counter is written under its family and next to the value of its label,
-/// so that family and label cannot be mixed up.
+/// Defines [`Count`]. In the input of this macro, each counter is listed under its metric family, next to the value of
+/// its label. Family and label can therefore not be mixed up.
 macro_rules! counters {
     ($($family:literal, $help:literal, $label:literal { $($name:ident $value:literal,)+ })+) => {
         /// A counted event. Each thread has one counter per event.
@@ -38,7 +38,7 @@ macro_rules! counters {
         }
 
         impl Count {
-            /// All counters, grouped by family.
+            /// All counters, grouped by metric family.
             pub(super) const ALL: &[Count] = &[$($(Count::$name,)+)+];
 
             /// Returns the name and the label of this counter in the metrics.
@@ -417,7 +417,7 @@ impl Metrics {
         &self.workers[self.workers.len() - 3]
     }
 
-    /// Returns, for each counter, the family, the label value, and the sum over all threads.
+    /// For each counter, returns the metric family, the value of the label, and the sum over all threads.
     pub(crate) fn sums(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let sum = move |count: &Count| {
             let row = count.row();
@@ -426,7 +426,7 @@ impl Metrics {
         Count::ALL.iter().map(sum)
     }
 
-    /// Returns a counter, summed over all threads.
+    /// Returns the value of a counter, summed over all threads.
     pub fn total(&self, what: Count) -> u64 {
         self.workers.iter().map(|worker| worker.get(what)).sum()
     }

@@ -28,7 +28,7 @@ const ROOT: u16 = u16::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Compressor {
     octets: Vec<u8>,
-    /// Pointer targets. A name comes after its parent name in this list.
+    /// Names that can be pointer targets. In this list, each name comes after its parent name.
     known: SmallVec<[Known; USUAL]>,
     limit: usize,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Compressor {
 /// A name in the message that can be a pointer target.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Offset of the first label.
+    /// Offset of the first label of the name.
     at: u16,
     /// Offset of the parent name, which is this name without its first label.
     above: u16,
@@ -49,7 +49,7 @@ impl Compressor {
         Compressor { octets: Vec::with_capacity(capacity), known: SmallVec::new(), limit }
     }
 
-    /// True if the message exceeds its limit. Writing is still possible.
+    /// True if the message exceeds its limit. Further octets can still be written.
     pub(crate) fn is_full(&self) -> bool {
         self.octets.len() > self.limit
     }

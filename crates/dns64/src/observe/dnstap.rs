@@ -80,7 +80,7 @@ pub(super) struct Writer {
 
 /// State of the connection to the reader.
 enum Reader {
-    /// Connected. The number counts the messages in the buffer.
+    /// Connected. The values are the writer of the frames, and the number of messages in its buffer.
     There(FrameWriter<UnixStream>, u64),
     /// Not connected. The values are the time of the next connection attempt, and the pause that follows if this
     /// attempt fails.
@@ -94,7 +94,7 @@ pub(super) fn identity(keys: &DnstapKeys) -> String {
     keys.identity.clone().unwrap_or_else(host)
 }
 
-/// Creates a tap for the reader at `socket`, and the writer that sends the tap's messages.
+/// Creates a handle that accepts copies of messages, and the writer that sends these copies to the reader at `socket`.
 pub(super) fn tap(keys: &DnstapKeys, socket: &Path, identity: &str) -> (Tap, Writer) {
     let (inlet, outlet) = queue(PLACES, OCTETS);
     let writer = Writer {
@@ -107,7 +107,7 @@ pub(super) fn tap(keys: &DnstapKeys, socket: &Path, identity: &str) -> (Tap, Wri
 }
 
 impl Writer {
-    /// Writes messages until all taps have been dropped.
+    /// Writes messages until all handles that supply messages have been dropped.
     pub(super) fn run(mut self, metrics: &WorkerMetrics) {
         loop {
             self.connect_when_due();

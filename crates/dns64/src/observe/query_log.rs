@@ -29,7 +29,7 @@ const PLACES: usize = 16_384;
 const OCTETS: usize = 4 << 20;
 /// Number of buffered octets at which the buffer is written.
 const BUFFER: usize = 64 << 10;
-/// Interval between checks for a request to reopen the file.
+/// Interval at which the writer checks for a request to reopen the file.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Log entry for an answered query.
@@ -47,7 +47,7 @@ pub(crate) struct Entry {
     pub(crate) transport: Transport,
     /// RCODE of the reply.
     pub(crate) rcode: Rcode,
-    /// Reason for the reply.
+    /// Decision behind the reply, for example to synthesize AAAA records.
     pub(crate) decision: Decision,
     /// True if the reply depends on an expired answer.
     pub(crate) stale: bool,

@@ -11,15 +11,17 @@ use super::backlog::ToStream;
 /// Destination of a reply.
 #[derive(Clone)]
 pub(crate) enum Client {
-    /// Query over UDP: index of the endpoint that received the datagram, and source of the datagram.
+    /// The query arrived over UDP. The values are the index of the endpoint that received the datagram, and the source
+    /// of the datagram.
     Udp(usize, Peer),
-    /// Query over AF_XDP: path on which the datagram arrived, and source of the datagram.
+    /// The query arrived over AF_XDP. The values are the path of the datagram, and the source of the datagram.
     Xdp(Xdp, Peer),
-    /// Query over a connection: transport, address of the peer, and sender for the reply.
+    /// The query arrived over a connection. The values are the transport, the address of the peer, and the sender for
+    /// the reply.
     Stream(Transport, IpAddr, ToStream),
 }
 
-/// Path of a datagram received over AF_XDP. The reply takes the same path.
+/// Path of a datagram received over AF_XDP. The reply is sent over the same path.
 #[derive(Clone, Copy)]
 pub(crate) struct Xdp {
     /// Index of the endpoint to which the datagram was sent.

@@ -33,14 +33,16 @@ pub(crate) struct Connections {
 #[derive(Default)]
 struct Open {
     connections: Slab<Connection>,
-    /// Number of connections of each network. The key consists of the level and the identifier of the network.
+    /// For each network, the number of open connections from its clients. The key consists of the nesting level and the
+    /// identifier of the network.
     held: HashMap<(usize, NetworkId), Rc<Cell<usize>>>,
 }
 
 /// An open connection.
 struct Connection {
     client: ClientId,
-    /// Number of connections of each of the client's networks, the widest network first.
+    /// For each network that contains the client, the number of open connections from this network. The widest network
+    /// comes first.
     held: [Rc<Cell<usize>>; LEVELS],
     activity: Rc<Activity>,
 }
@@ -68,8 +70,8 @@ pub(crate) enum Admission {
     Free(ConnectionSlot),
     /// A different connection is being closed, so that the new connection can have its slot.
     Displacing(ConnectionSlot),
-    /// No slot is available. The client already has the maximum number of connections per client, or no connection
-    /// may be displaced for it.
+    /// No slot is available. The client already has the maximum number of connections per client, or no connection may
+    /// be displaced for this client.
     Refused,
 }
 
@@ -79,7 +81,7 @@ impl Connections {
         self.open.borrow().connections.is_empty()
     }
 
-    /// Requests a slot for one more connection. At most `most` connections in total and `most_each` per client may be
+    /// Requests a slot for a new connection. At most `most` connections in total and `most_each` per client may be
     /// open.
     pub(crate) fn enter(
         self: &Rc<Connections>,

@@ -50,7 +50,7 @@ impl Transport {
         }
     }
 
-    /// True if TC is set in a reply that is too long, because the client can retry over TCP (RFC 7766
+    /// True if a reply that is too long is sent truncated, with TC set. The client can then retry over TCP (RFC 7766
     /// §5).
     #[inline]
     pub(crate) fn truncates(self) -> bool {

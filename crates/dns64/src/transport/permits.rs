@@ -12,7 +12,7 @@ use crate::shares::Slots;
 use crate::shares::client::ClientId;
 use crate::shares::fair_queue::FairQueue;
 
-/// The permits that one thread grants.
+/// The permits for upstream queries over TCP that one thread grants.
 pub(super) struct Permits {
     most: usize,
     /// Function that returns the maximum number of permits for one upstream. A reload may change this number.

@@ -132,7 +132,7 @@ struct Open {
 struct Connection {
     number: u64,
     peer: u64,
-    /// False while the request is being read from the connection, then true.
+    /// True after the whole request has been read from the connection.
     is_busy: bool,
     /// Sender that closes the connection when it is dropped.
     _close: oneshot::Sender<()>,
@@ -160,9 +160,9 @@ impl Open {
     }
 }
 
-/// Returns the position of the connection to close. Only connections of the peers with the largest number of
-/// connections are considered. The oldest of them without a complete request is selected. If all their requests are
-/// complete, the oldest one is selected.
+/// Returns the position of the connection to close. The candidates are the connections of the peers with the most
+/// connections. The oldest candidate whose request is incomplete is closed. If all requests are complete, the oldest
+/// candidate is closed.
 fn least_needed(connections: &[Connection]) -> usize {
     let held = |of: &Connection| connections.iter().filter(|one| one.peer == of.peer).count();
     let most = connections.iter().map(held).max().unwrap_or(0);

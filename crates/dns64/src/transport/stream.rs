@@ -37,15 +37,16 @@ pub(crate) struct ConnectionLimits {
 pub(crate) enum ConnectionEnd {
     /// The client closed the connection, the connection was idle for too long, or the server is stopping.
     Usual,
-    /// Too many octets of replies were waiting on this connection and on all connections together.
+    /// Too many octets of replies were waiting, both on this connection and on all connections together.
     Unread,
-    /// The connection was closed in favour of a new one.
+    /// The connection was closed because a new connection needed its slot.
     Displaced,
 }
 
-/// Reads queries from a connection and writes the replies, until a reason in [`ConnectionEnd`] applies or `stopping`
-/// becomes true. The function `hand_on` receives each query with the sender for its reply. If a query gets no reply,
-/// an empty message must be sent. `backlogs` counts the waiting replies, and `activity` records queries and replies.
+/// Reads queries from a connection and writes the replies. The function ends for one of the reasons listed in
+/// [`ConnectionEnd`], for example when `stopping` becomes true. The function `hand_on` receives each query with the
+/// sender for its reply. If a query gets no reply, an empty message must be sent. `backlogs` counts the waiting
+/// replies, and `activity` records queries and replies.
 ///
 /// # Panics
 /// Panics if reading, `hand_on` or writing panics.
@@ -106,8 +107,8 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + 'static>(
     }
 }
 
-/// State to update when a reply has been written: the number of further queries that may be read, and the activity of
-/// the connection.
+/// State that is updated after a reply has been written: the number of further queries that may be read, and the
+/// activity of the connection.
 struct ReplyWritten {
     free: Rc<Semaphore>,
     activity: Rc<Activity>,
