@@ -34,7 +34,7 @@ pub(crate) fn import(file: &Path, source: Option<Source>) -> Result<Imported, Im
     Ok(imported)
 }
 
-/// Upstream that is added for the check if the converted configuration has none.
+/// Upstream that is added for the check if the converted configuration has no upstream.
 const STAND_IN: &str = "\n[[upstream]]\naddress = \"192.0.2.53\"\nport = 9\n";
 
 /// Checks the converted configuration as `dns64d check` does.

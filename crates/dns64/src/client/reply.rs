@@ -623,8 +623,8 @@ fn push_stripped(
     push_records(answer, kept, kept.answer.answers().filter(|record| !is_hidden(record)))
 }
 
-/// Appends AAAA records that are synthesized from the A records, at most [`MAX_SYNTHESIZED`] of them. Their owner is
-/// the name at the end of the alias chain (RFC 6147 §5.1.7).
+/// Appends AAAA records that are synthesized from the A records. At most [`MAX_SYNTHESIZED`] records are appended.
+/// Their owner is the name at the end of the alias chain (RFC 6147 §5.1.7).
 fn push_synthesized(
     answer: &mut AnswerBuilder<Compressor>,
     a: &CachedAnswer,

@@ -161,7 +161,7 @@ pub struct AnswerRecord {
     /// Record type.
     #[serde(rename = "type")]
     pub rtype: String,
-    /// Data in zone file format.
+    /// Record data in zone file format.
     pub data: String,
 }
 

@@ -11,7 +11,7 @@ use crate::translation::policy::{Hints, Mode, Select};
 /// Width of the label column, in characters.
 const LABEL: usize = 11;
 
-/// Appends a line with a label and a text. Writing to a string does not fail.
+/// Appends a line with a label and a text. The function cannot fail, because it writes to a string.
 fn line(out: &mut String, label: &str, text: &str) {
     let _ = writeln!(out, "  {label:LABEL$} {text}");
 }

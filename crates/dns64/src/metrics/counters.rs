@@ -298,7 +298,7 @@ impl UpstreamMetrics {
         self.trouble.store(trouble.to_number(), Ordering::Relaxed);
     }
 
-    /// Records the time at which the worker marked the upstream down, or `None` if it is up.
+    /// Records the time at which the worker marked the upstream down, or `None` if the upstream is up.
     #[inline]
     pub(crate) fn set_down(&self, since: Option<Nanos>) {
         self.down_since.store(since.map_or(0, |since| since.0.max(1)), Ordering::Relaxed);
@@ -345,7 +345,7 @@ impl UpstreamSum {
     }
 }
 
-/// Number of threads that have counters, in addition to the workers.
+/// Number of threads that have counters and are not workers.
 const OTHER_THREADS: usize = 3;
 
 /// The counters of all threads.

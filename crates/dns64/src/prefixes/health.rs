@@ -63,7 +63,8 @@ impl Record {
         Record { health: PrefixHealth::Unknown, against: 0, threshold: threshold.max(1) }
     }
 
-    /// Changes the threshold for later probes.
+    /// Sets the number of consecutive probes that must contradict the health before it changes. The new number applies
+    /// to later probes.
     pub(crate) fn set_threshold(&mut self, threshold: u32) {
         self.threshold = threshold.max(1);
     }

@@ -130,8 +130,8 @@ enum Command {
         /// Configuration file of the other server; files that it includes are read too
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Software of the other server. The files are: named.conf of BIND 9; unbound.conf; recursor.conf or
-        /// recursor.yml of PowerDNS Recursor; kresd.conf (version 5) or config.yaml (version 6) of Knot Resolver;
+        /// Software of the other server. These files can be imported: named.conf of BIND 9; unbound.conf; recursor.conf
+        /// or recursor.yml of PowerDNS Recursor; kresd.conf (version 5) or config.yaml (version 6) of Knot Resolver;
         /// Corefile of CoreDNS; mtd64-ng.conf [default: detected from the name or content of the file]
         #[arg(long, value_name = "SERVER", value_parser = source())]
         from: Option<Source>,

@@ -95,7 +95,7 @@ fn drop_capabilities() -> Result<(), HardenError> {
     set_capabilities(None, none).map_err(failed)
 }
 
-/// Confinement mechanisms that are in effect, because the kernel supports them.
+/// Confinement mechanisms that the kernel supports and that are therefore in effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confinement {
     /// True if access to files is restricted (landlock). The process can then read only the folders

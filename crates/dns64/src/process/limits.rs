@@ -32,7 +32,7 @@ impl SystemLimits {
         SystemLimits { descriptors: raise_limit(), memory: memory::limits() }
     }
 
-    /// True if there is a limit on the address space. Such a limit also counts unused address space.
+    /// True if there is a limit on the address space. Unused address space also counts towards this limit.
     pub(super) fn limits_address_space(&self) -> bool {
         self.memory.iter().any(|limit| limit.counts == MemoryKind::AddressSpace)
     }
@@ -103,7 +103,7 @@ fn fit_descriptors(
     let upstream_tcp = running.upstream_tcp.unwrap_or(upstream_tcp.min((left / 16).max(1)));
     let for_clients = clients.min((left / 4).max(1));
     let ports = (left.saturating_sub(upstream_tcp + for_clients) / ways).clamp(1, ports);
-    // Descriptors that the ports do not need are returned to the clients.
+    // Descriptors that the source ports do not need become available for TCP connections of clients.
     let clients = clients.min(left.saturating_sub(upstream_tcp + ways * ports).max(for_clients));
     settings.config.forwarding.source_ports = ports as u16;
     settings.config.limits.tcp_connections = clients as usize;

@@ -102,8 +102,8 @@ pub(super) fn limits() -> Vec<MemoryLimit> {
 /// Reduces the cache size to fit all limits. Returns a message if the size was reduced.
 ///
 /// # Errors
-/// Returns an error if a limit leaves too little memory for a cache of 4 MiB. If a smaller cache is configured, its
-/// size counts instead.
+/// Returns an error if a limit leaves too little memory for the smallest permitted cache: 4 MiB, or the configured size
+/// if that is smaller.
 pub(super) fn fit(
     settings: &mut Settings,
     limits: &[MemoryLimit],

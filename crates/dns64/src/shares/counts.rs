@@ -42,8 +42,8 @@ fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
 }
 
 impl Counts {
-    /// True if a client may take one more slot. `slots` gives the number of slots in use and the maximum. Slots of
-    /// different kinds (`kind`) are counted separately.
+    /// True if a client may take a further slot. `slots` gives the number of slots in use and the total number of
+    /// slots. Slots of different kinds (`kind`) are counted separately.
     pub(crate) fn admit(&self, kind: u64, client: ClientId, slots: Slots) -> bool {
         let [all, networks @ ..] =
             keys(kind, client).map(|key| self.held.get(&key).copied().unwrap_or_default());

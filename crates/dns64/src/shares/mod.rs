@@ -2,8 +2,8 @@
 //! example a slot for a query in progress.
 //!
 //! A client belongs to nested networks ([`client`]). The same rule applies at every level of nesting. Inside a network
-//! with room for `r` more slots, a smaller network that uses `n` slots gets a further slot if the inequality below is
-//! true.
+//! that may use `r` further slots, a smaller network that holds `n` slots gets a further slot if the inequality below
+//! is true.
 //!
 //! ```text
 //! n × s × w² < r²      s = max(1, all slots of the surrounding network ÷ 4 096)
@@ -24,11 +24,11 @@
 //!
 //! Networks with equal demand inside the same network get equal numbers of slots, regardless of how many clients they
 //! contain (max-min fairness). If `k` networks inside one network with `c` slots take as many slots as they can, each
-//! holds about `c ÷ k` slots. The remaining room is the square root of `s × c ÷ k`, which is at least one slot while
-//! `k < c`.
+//! holds about `c ÷ k` slots. The number of slots that stay free is the square root of `s × c ÷ k`. It is at least 1
+//! while `k < c`.
 //!
-//! The weight ([`Weight`]) reserves the remaining room for clients that hold few slots. The weight is 1 if the client,
-//! and each network that contains it, holds at least as many slots as its neighbours hold on average. A lower number of
+//! The weight ([`Weight`]) reserves the free slots for clients that hold few slots. The weight is 1 if the client, and
+//! each network that contains it, holds at least as many slots as its neighbours hold on average. A lower number of
 //! slots reduces the weight: down to 1/4 for the client itself, and down to 1/64 for the widest network. A client is
 //! therefore admitted even if hostile neighbours hold as many slots as the rule allows.
 

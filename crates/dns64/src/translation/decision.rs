@@ -150,7 +150,7 @@ impl Decision {
         self.row()[2]
     }
 
-    /// Returns the decision behind a reply to a question under a policy.
+    /// Returns the decision behind a reply. `policy` is the policy that applies to the question.
     pub(crate) fn from_reply(question: &Question, policy: &Policy, reply: &Reply<'_>) -> Decision {
         match *reply {
             // A missing prefix is the only reason for a local answer with SERVFAIL.

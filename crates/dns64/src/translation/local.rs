@@ -218,7 +218,7 @@ fn reverse(
 }
 
 /// Returns the expiry time of a prefix. The suffix is ignored, so several mappings can have this prefix. The result is
-/// the latest of their expiry times, or `None` if one of them never expires.
+/// the latest expiry time of these mappings, or `None` if one of them never expires.
 fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
     let is_same = |mapping: &&Mapping| {
         let other = mapping.prefix();

@@ -67,8 +67,8 @@ pub enum Hints {
     Keep,
     /// IPv4 hints (`ipv4hint`) and excluded addresses in IPv6 hints (`ipv6hint`) are removed.
     Strip,
-    /// Like `strip`. In addition, IPv4 hints (`ipv4hint`) are converted to IPv6 hints (`ipv6hint`) if the target has
-    /// no AAAA records. This departs from RFC 9460 §4.2.1.
+    /// Hints are changed as for `strip`. In addition, IPv4 hints (`ipv4hint`) are converted to IPv6 hints (`ipv6hint`)
+    /// if the target has no AAAA records. The conversion departs from RFC 9460 §4.2.1.
     Translate,
 }
 
@@ -223,7 +223,7 @@ pub(crate) struct Policy {
     /// True to return excluded AAAA records if there is no usable A record. IPv4-mapped addresses
     /// (::ffff:0:0/96) are never returned.
     pub fallback_native: bool,
-    /// Condition for A queries, unless a forward rule overrides it.
+    /// Condition for A queries. A forward rule can override it.
     pub mode: Mode,
     /// True if `mode` is configured for the domain that contains the queried name. It then overrides the mode in a
     /// forward rule.

@@ -35,8 +35,8 @@ const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 type Idle = Rc<RefCell<HashMap<ServiceAddr, Vec<(TcpStream, Instant)>>>>;
 
 /// Receives upstream queries from the channel `questions`, and sends them over TCP, until the channel is closed. The
-/// outcome of each query is passed to `report_result`. At most `connections` queries are outstanding in total, and at
-/// most `share()` at one upstream. If processing of a query panics, only this query fails.
+/// outcome of each query is passed to `report_result`. At most `connections` queries are in flight in total, and at
+/// most `share()` of them to one upstream. If processing of a query panics, only this query fails.
 pub(crate) async fn run(
     tasks: Tasks,
     connections: usize,

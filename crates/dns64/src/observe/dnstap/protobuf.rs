@@ -32,7 +32,7 @@ pub(super) struct Dnstap {
 /// A DNS message, named `Message` in the schema.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct DnsMessage {
-    /// Kind of the message: the number of a [`MessageKind`](super::message::MessageKind).
+    /// Kind of the message, as a number in the schema (see [`MessageKind`](super::message::MessageKind)).
     #[prost(int32, required, tag = "1")]
     pub(super) r#type: i32,
     #[prost(int32, optional, tag = "2")]
