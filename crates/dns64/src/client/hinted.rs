@@ -22,7 +22,7 @@ use crate::translation::decision::aaaa_addresses;
 use crate::translation::hints::{Native, Service};
 use crate::translation::policy::{MAX_SYNTHESIZED, Policy, Rules, TTL_WITHOUT_SOA};
 
-/// Maximum number of upstream queries for the targets of address hints, per client query.
+/// Maximum number of upstream queries that one client query may cause for the targets of address hints.
 const MAX_QUESTIONS: usize = 4;
 
 /// An answer with HTTPS or SVCB records, and the answers for the targets of these records.

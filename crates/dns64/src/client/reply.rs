@@ -281,8 +281,8 @@ impl ReplyFrame {
         (LowerName::from_wire(&self.question[..self.question.len() - 4]), self.qtype())
     }
 
-    /// Composes a reply with compressed names: aliases in order, then data or a negative answer. When a record makes
-    /// the reply longer than `limit` octets, no further record is added, because the reply will be truncated.
+    /// Composes a reply with compressed names: aliases in order, then data or a negative answer. After a record that
+    /// makes the reply longer than `limit` octets, no further record is added, because the reply will be truncated.
     fn compose(
         &self,
         out: &mut Vec<u8>,

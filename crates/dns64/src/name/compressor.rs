@@ -176,7 +176,7 @@ mod tests {
         name.parse::<Name<Vec<u8>>>().unwrap().as_slice().to_vec()
     }
 
-    /// A name of one-letter labels, so that suffixes are shared often.
+    /// A name of one-letter labels, so that different names often have a common suffix.
     fn names(most_labels: usize) -> impl Strategy<Value = String> {
         proptest::collection::vec("[aAbc]", 0..=most_labels)
             .prop_map(|labels| labels.join(".") + ".")

@@ -278,7 +278,7 @@ impl Writer {
         }
     }
 
-    /// Writes octets until all are written or an error occurs. Also returns the number of octets written.
+    /// Writes octets until all are written or an error occurs. Returns the result, and the number of octets written.
     fn put(&mut self, octets: &[u8]) -> (io::Result<()>, usize) {
         let mut at = 0;
         let written = loop {

@@ -110,7 +110,7 @@ impl<T> Node<T> {
         work
     }
 
-    /// Of the networks inside this one, selects the network that holds the fewest slots, and removes and returns one of
+    /// Selects the network that holds the fewest slots among the networks inside this one. Removes and returns one of
     /// its work items. Networks with equal numbers of slots are selected in rotation.
     fn take_inside(&mut self, headroom: Headroom) -> Option<T> {
         let Node { inside, queue, .. } = self;

@@ -91,8 +91,8 @@ impl<'a> Service<'a> {
         self.with_hints(ipv4, Some(ipv6).filter(|hints| !hints.is_empty()))
     }
 
-    /// True if an `ipv6hint` can be synthesized for this record. This function does not test the further condition that
-    /// the target must have no AAAA records.
+    /// True if an `ipv6hint` can be synthesized for this record. The caller must also check that the target has no AAAA
+    /// records.
     pub(crate) fn is_synthesized(&self, policy: &Policy, client: IpAddr) -> bool {
         let hints = || Some((self.hint(IPV4_HINT)?, self.hint(IPV6_HINT)?));
         policy.hints == Hints::Translate

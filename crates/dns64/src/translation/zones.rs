@@ -33,9 +33,9 @@ impl Default for LocalZones {
 }
 
 impl LocalZones {
-    /// Returns the records of type `qtype` at the apex of a local zone: SOA, NS, both for ANY, and otherwise none.
-    /// `name_server` is in wire format. These records mark the zone cut for clients that search for it (RFC 1034
-    /// §4.2.1).
+    /// Returns the SOA or the NS record at the apex of a local zone, depending on `qtype`. For ANY, both records are
+    /// returned. For all other types, the result is empty. `name_server` is in wire format. These records mark the zone
+    /// cut for clients that search for it (RFC 1034 §4.2.1).
     pub(super) fn apex_records(&self, qtype: u16, name_server: &[u8]) -> Vec<LocalRecord> {
         let record = |rtype, data| LocalRecord { rtype, ttl: self.ttl, data };
         let soa = || record(rtype::SOA, self.soa(name_server));

@@ -28,7 +28,7 @@ fn reply(query: &[u8], transport: Transport, trust_ad: bool, known: &[Outcome]) 
     reply_by(&Policy::default(), query, transport, trust_ad, known)
 }
 
-/// Like [`reply`], with a given policy.
+/// Returns the reply to a query under the given policy (see [`reply`]).
 fn reply_by(
     policy: &Policy,
     query: &[u8],
@@ -279,7 +279,7 @@ fn text(octets: usize) -> TestAnswer {
     said("a.test", 16).answer("a.test", 16, 60, &data)
 }
 
-/// Like [`query`], with the type TXT.
+/// Returns a query for the type TXT (see [`query`]).
 fn text_query(edns: Option<(u16, bool)>) -> Vec<u8> {
     let mut bytes = query(RD, edns);
     bytes[HEADER_LEN + 9] = 16;
