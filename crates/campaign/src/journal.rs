@@ -237,7 +237,7 @@ impl Journal {
     /// Appends a line and waits until it is on disk.
     ///
     /// # Errors
-    /// Same as [`Lines::append`].
+    /// The same errors as those of [`Lines::append`].
     pub fn append(&mut self, entry: &SearchEntry) -> Result<(), JournalError> {
         self.0.append(entry)
     }

@@ -1,5 +1,5 @@
-//! Campaigns and searches: the plan, the trials of each point, the run folder, and the results.
-//! [`search`] runs a single search, without a run folder.
+//! Campaigns and searches: the plan, the trials of each measurement point, the run folder, and the
+//! results. [`search`] runs a single search, without a run folder.
 //!
 //! ```text
 //! plan ─► record ─► sequence, programme ─► journal, archive ─┬─► results ─► crate report

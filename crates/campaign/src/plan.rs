@@ -270,8 +270,8 @@ pub struct Cpus {
     pub tester: Vec<usize>,
     /// CPUs of AuthDNS, as numbered by the kernel.
     pub auth: Vec<usize>,
-    /// CPUs of the DUT, as numbered by the kernel. A point with N cores uses the first N CPUs of
-    /// this list.
+    /// CPUs of the DUT, as numbered by the kernel. A measurement with N cores uses the first N CPUs
+    /// of this list.
     pub dut: Vec<usize>,
 }
 
@@ -350,8 +350,8 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// Returns the number of distinct names that queries for cached names use in a trial at the
-    /// rate `rate`. The number is 0 if the share `cached` is 0.
+    /// Queries for cached names repeat the names of a small set. Returns the size of this set in a
+    /// trial at the rate `rate`. The size is 0 if the share `cached` is 0.
     pub fn working_set(&self, cached: Share, rate: Qps) -> u64 {
         working_set(cached, rate, self.timeout(self.duration).into())
     }
@@ -394,8 +394,8 @@ pub struct DutPlan {
     /// Highest rate of a search for this DUT. The default is the key `max` in `[search]`.
     #[serde(default)]
     pub max: Option<Qps>,
-    /// Maximum distance between the highest passed and the lowest failed rate. The default is the
-    /// key `resolution` in `[search]`.
+    /// A search ends when the distance between the highest passed and the lowest failed rate is at
+    /// most this value, in queries per second. The default is the key `resolution` in `[search]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Qps>,
     /// Number of threads or processes that answer queries. The default is the core count at which
@@ -559,7 +559,7 @@ impl Plan {
     }
 }
 
-/// Returns the first element that also occurs earlier in the list.
+/// Returns the first element of a list that also occurs earlier in the list.
 fn repeated<T: PartialEq>(all: &[T]) -> Option<&T> {
     all.iter().enumerate().find_map(|(n, one)| all[..n].contains(one).then_some(one))
 }

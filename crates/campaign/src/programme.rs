@@ -1,5 +1,5 @@
-//! Parsing and checking of plans. This module also lists the points of a plan in the order of
-//! measurement, with the number and duration of their trials.
+//! Parsing and checking of plans. This module also lists the measurement points of a plan in the
+//! order of measurement, with the number and duration of their trials.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -96,8 +96,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// Returns all points in the order of measurement: the self-tests, then the points of each DUT.
-    /// The worst case of a DUT comes before the points that depend on its result.
+    /// Returns all measurement points in the order of measurement: the self-tests, then the points
+    /// of each DUT. The worst case of a DUT comes before the points that depend on its result.
     pub fn points(&self) -> Vec<Point> {
         let mut points: Vec<Point> = Vec::new();
         let duts = std::iter::once(None).chain(self.duts.iter().map(Some));
@@ -112,8 +112,8 @@ impl Plan {
         points
     }
 
-    /// Returns the maximum number of trials of a point, and their total duration. Repetitions of
-    /// invalid trials are not included.
+    /// Returns the maximum number of trials of a measurement point, and their total duration.
+    /// Repetitions of invalid trials are not included.
     pub fn effort(&self, point: &Point) -> (u32, Duration) {
         point.measure().effort(self, point)
     }

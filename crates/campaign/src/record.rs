@@ -25,8 +25,8 @@ use units::{Nanos, Qps, Share};
 
 use crate::plan::{Plan, Point};
 
-/// Format version of run folders and `results.json`. Version 1 identified values by position
-/// instead of by name, and its points had no placement.
+/// Format version of run folders and `results.json`. In version 1, values were identified by
+/// position instead of by name, and measurement points had no CPU placement.
 pub const VERSION: u32 = 2;
 
 /// A line of a campaign's journal.
@@ -58,21 +58,21 @@ pub enum Entry {
         #[serde(rename = "told")]
         configuration: Configuration,
     },
-    /// Facts about a host that is a different machine or a network namespace of this machine.
+    /// Facts about a host: a machine other than this one, or a network namespace of this machine.
     Host {
         /// Role of the host: "tester", "dut" or "auth". If a role has several hosts, the role of
         /// each further host is "tester N" or "auth N". The number N starts at 1.
         role: String,
-        /// The facts that `dns64bench check` reports on that host.
+        /// The facts that `dns64bench check` reports on the host.
         environment: Environment,
     },
     /// A host on which the kernel, the CPUs or the dns64bench build has changed since the previous
     /// record. The campaign continues on the changed host.
     HostChanged {
-        /// Role of the host, in the form of the field in `Host`. On loopback, "all" stands for the
+        /// Role of the host, with the same values as in `Host`. On loopback, "all" stands for the
         /// single machine of the campaign.
         role: String,
-        /// The facts that `dns64bench check` now reports on that host.
+        /// The facts that `dns64bench check` reports on the host after the change.
         environment: Environment,
     },
     /// CPU time needed for sending on the tester's host. This time determines the burst size in all
@@ -85,20 +85,22 @@ pub enum Entry {
     /// A trial in which the DUT died or hung. The trial was repeated with a restarted server and is
     /// not included in any result.
     Repeated(Box<Measured>),
-    /// Request to measure certain points again. Their trials in earlier lines are ignored.
+    /// Request to measure certain measurement points again. The trials of these points in earlier
+    /// lines are ignored.
     Redone(Redo),
-    /// A point that cannot be measured, because the DUT's host does not support the CPU frequency
-    /// governor of that point. The point is not tried again after a resume.
+    /// A measurement point that cannot be measured, because the DUT's host does not support the CPU
+    /// frequency governor of that point. The point is not tried again after a resume.
     CannotBeMade {
-        /// The point that cannot be measured. It has no trials.
+        /// The measurement point that cannot be measured. It has no trials.
         point: Point,
         /// The missing feature, or the error message of the host.
         why: CannotBeMade,
     },
-    /// An incident that is not a result: a server died or hung, or a point cannot be measured.
+    /// An incident that is not a result: a server died or hung, or a measurement point cannot be
+    /// measured.
     #[serde(rename = "mishap")]
     Incident {
-        /// The point at which the incident happened.
+        /// The measurement point at which the incident happened.
         point: Point,
         /// Description of the incident.
         what: String,
@@ -142,10 +144,10 @@ impl Entry {
     }
 }
 
-/// Identity of a trial: its point, its search or repetition, its rate and its length.
+/// Identity of a trial: its measurement point, its search or repetition, its rate and its length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Step {
-    /// The point of the trial.
+    /// The measurement point of the trial.
     pub point: Point,
     /// Index of the search or repetition. The first one has index 0.
     pub repeat: u32,
@@ -325,16 +327,16 @@ pub struct StolenFrom {
     pub auth: Option<Stolen>,
 }
 
-/// Folder in which Linux describes the CPUs.
+/// Sysfs folder that describes the CPUs.
 pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Reason why the DUT's host cannot set the CPU frequency governor of a point.
+/// Reason why the DUT's host cannot set the CPU frequency governor of a measurement point.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CannotBeMade {
     /// The CPUs of the DUT's host have no frequency scaling.
     NoScaling,
-    /// The CPUs have frequency scaling, but not the requested governor.
+    /// The CPUs have frequency scaling, but do not support the requested governor.
     NoSuchGovernor {
         /// The frequency governor that the plan requests.
         wanted: String,
@@ -388,16 +390,17 @@ pub struct LoopTrial {
     /// otherwise have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
-    /// Verdict: passed if every name got a valid answer, invalid if the tester's host lost a query
-    /// or an answer.
+    /// Verdict of the trial. A trial is invalid if the tester's host lost a query or an answer.
+    /// Otherwise, the trial passed if every name got a valid answer.
     pub verdict: Verdict,
     /// Reasons for the verdict; empty if the trial passed.
     pub reasons: Vec<Reason>,
 }
 
 impl LoopTrial {
-    /// Determines the verdict on the tester's result. A trial is invalid if the tester's host
-    /// dropped a packet or refused to send a packet. A trial fails if a name has no valid answer.
+    /// Determines the verdict of a closed-loop trial from the tester's result. A trial is invalid
+    /// if the tester's host dropped a packet or refused to send a packet. A trial fails if a name
+    /// has no valid answer.
     pub(crate) fn judge(experiments: Experiments) -> LoopTrial {
         let (drops, c) = (experiments.client_drops, &experiments.counts);
         let too_few = Reason::TooFewValid {
@@ -422,7 +425,7 @@ impl LoopTrial {
         LoopTrial { experiments, auth: None, deviation: None, verdict, reasons }
     }
 
-    /// Adjusts the verdict of the trial to the change in AuthDNS's counters, as for trials at a
+    /// Checks the verdict of the trial against the change in AuthDNS's counters, as for trials at a
     /// constant rate. The trial becomes invalid in any of these cases:
     /// - AuthDNS had a fault.
     /// - The trial failed, but AuthDNS alone may be the cause. The number of upstream queries that

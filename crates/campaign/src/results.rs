@@ -61,7 +61,7 @@ pub struct Results {
     pub plan: Plan,
     /// The machine on which the campaign was started.
     pub environment: Environment,
-    /// Facts about each host that is a different machine or a network namespace of this machine.
+    /// Facts about each host: machines other than this one, and network namespaces of this machine.
     pub hosts: Vec<HostFacts>,
     /// Hosts that changed while the campaign was interrupted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -72,10 +72,10 @@ pub struct Results {
     pub authdns: Vec<AuthResult>,
     /// Configuration of each server.
     pub configurations: Vec<ServerConfig>,
-    /// True if every point of the plan has a result, except points with a CPU frequency governor
-    /// that the DUT's host does not support.
+    /// True if every measurement point of the plan has a result, except points with a CPU frequency
+    /// governor that the DUT's host does not support.
     pub complete: bool,
-    /// The points without a result, in plan order.
+    /// The measurement points without a result, in plan order.
     #[serde(default)]
     pub without_result: Vec<WithoutResult>,
     /// The self-tests of the plan. The first self-test validates the trials with the AuthDNS of
@@ -143,7 +143,7 @@ pub struct Period {
 pub struct HostFacts {
     /// Role of the host, such as "tester", "dut" or "auth".
     pub role: String,
-    /// The facts that `dns64bench check` reports on that host.
+    /// The facts that `dns64bench check` reports on the host.
     pub environment: Environment,
 }
 
@@ -152,7 +152,8 @@ pub struct HostFacts {
 pub struct Health {
     /// Numbers of probes, full trials and invalid trials.
     pub trials: Trials,
-    /// For each trial, the largest deviation from the schedule in any 100 ms window, per cent.
+    /// For each trial, the largest deviation of the number of queries from the schedule in any 100
+    /// ms window, in per cent.
     pub window_pct: Option<Spread>,
     /// For each trial, the 99.9th percentile of the lateness of its queries, µs.
     pub lateness_us: Option<Spread>,
@@ -165,34 +166,35 @@ pub struct Health {
     pub stolen: Vec<StolenTime>,
 }
 
-/// CPU time that a hypervisor stole from a host during trials, in per cent.
+/// CPU time that a hypervisor stole from a host during the trials.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StolenTime {
     /// Role of the host, such as "tester", "dut" or "auth".
     pub role: String,
-    /// Stolen share of the time of all CPUs: the median over the trials.
+    /// Stolen time in per cent of the time of all CPUs: the median over the trials.
     pub median_pct: f64,
-    /// Stolen share of the time of all CPUs in the worst trial.
+    /// Stolen time in per cent of the time of all CPUs: the largest value in any trial.
     pub max_pct: f64,
-    /// Largest stolen share of the time of a single CPU in any trial.
+    /// Stolen time in per cent of the time of a single CPU: the largest value of any CPU in any
+    /// trial.
     pub worst_cpu_pct: f64,
 }
 
-/// Median and largest value of a figure over all trials.
+/// Median and largest value of a measured quantity over all trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Spread {
-    /// Median of the figure over the trials.
+    /// Median of the quantity over the trials.
     pub median: f64,
-    /// Largest value of the figure in any trial.
+    /// Largest value of the quantity in any trial.
     pub worst: f64,
 }
 
-/// A kind of reason for invalid trials, and the number of these trials.
+/// A kind of reason why trials were invalid, and the number of trials with this kind of reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InvalidReason {
-    /// Kind of reason for which the trials were invalid.
+    /// Kind of reason why the trials were invalid.
     pub kind: ReasonKind,
-    /// Text of this kind of reason.
+    /// Text that describes this kind of reason.
     pub reason: String,
     /// Number of trials that were invalid for this reason.
     pub trials: usize,
@@ -217,19 +219,20 @@ pub struct WarningCount {
     pub trials: usize,
 }
 
-/// A point without a result.
+/// A measurement point without a result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WithoutResult {
     /// Description of the measurement point.
     pub point: String,
-    /// Reason why the point has no result.
+    /// Reason why the measurement point has no result.
     pub missing: NoResult,
 }
 
-/// An incident that is not a result: a server died or hung, or a point could not be measured.
+/// An incident that is not a result: a server died or hung, or a measurement point could not be
+/// measured.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Incident {
-    /// Text of the point at which the incident happened.
+    /// Description of the measurement point at which the incident happened.
     pub point: String,
     /// Description of the incident.
     pub what: String,
@@ -305,8 +308,8 @@ impl Results {
     }
 }
 
-/// Returns the points without a result, except points with a CPU frequency governor that the DUT's
-/// host does not support.
+/// Returns the measurement points without a result, except points with a CPU frequency governor
+/// that the DUT's host does not support.
 fn without_result(recorded: &Recorded<'_>, points: &[Point]) -> Vec<WithoutResult> {
     let open = points
         .iter()
@@ -387,8 +390,8 @@ fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     best
 }
 
-/// Returns the numbers of trials, summed over all points. Each point is counted separately, because
-/// a failed probe saves a full trial of its own point only.
+/// Returns the numbers of trials, summed over all measurement points. The trials of each point are
+/// counted separately, because a failed probe makes a full trial unnecessary only at its own point.
 fn by_point(recorded: &Recorded<'_>, points: &[Point]) -> Trials {
     let mut sum = Trials::default();
     for point in points {
@@ -526,8 +529,8 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     noncompliance_of(&all)
 }
 
-/// Counts the usable searches of each point that affects the compliance with RFC 8219, and returns
-/// the smallest count. Returns `None` if none of these points has a trial.
+/// Counts the usable searches of each measurement point that affects the compliance with RFC 8219,
+/// and returns the smallest count. Returns `None` if none of these points has a trial.
 fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     let of = |point: &Point| {
         let Point::Search(conditions) = point else { return None };
@@ -555,8 +558,8 @@ fn planned_facts(plan: &Plan) -> Facts {
 struct SelfTestCoverage<'a>(Option<(f64, Vec<&'a TrialResult>)>);
 
 impl<'a> SelfTestCoverage<'a> {
-    /// Finds the self-test for the trials of a point. The result also applies to other points with
-    /// the same AuthDNS.
+    /// Finds the self-test that validates the trials of a measurement point. The result also
+    /// applies to other points with the same AuthDNS.
     fn new(recorded: &Recorded<'a>, point: &Point) -> SelfTestCoverage<'a> {
         let replay = || recorded.replay(&recorded.plan.self_test_for(point)?);
         let passed = |replay: &crate::sequence::Replay<'_>| {

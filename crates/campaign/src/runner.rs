@@ -1,5 +1,6 @@
-//! Executes a plan, point by point and trial by trial. Each trial is a `dns64bench` process, or one
-//! process on each of several testers. The result is recorded in the journal.
+//! Executes the trials of a plan. The measurement points are measured one after another. Each trial
+//! is a `dns64bench` process, or one process on each of several testers. The result is recorded in
+//! the journal.
 //!
 //! ```text
 //! plan.points() ─► point ─► Recorded::replay ─► due ─► servers, `dns64bench measure`, counters, CPU, NUMA ─► journal
@@ -56,8 +57,8 @@ pub use error::CampaignError;
 const DEATHS: u32 = 2;
 /// Time after an overload within which a DUT must reply again. Otherwise the DUT counts as hung.
 const COMES_BACK: Duration = Duration::from_secs(5);
-/// Limit for AuthDNS's CPU use, as a share of its cores. Above this limit, AuthDNS may have limited
-/// the DUT's rate.
+/// Limit for AuthDNS's CPU use, as a fraction of the capacity of its cores. Above this limit,
+/// AuthDNS may have been the bottleneck.
 const BUSY: f64 = 0.9;
 
 /// Observer of a campaign's progress.
@@ -69,13 +70,13 @@ pub trait Watcher {
     fn ended(&mut self, measured: &Measured);
     /// Called for an incident that is not a result.
     fn incident(&mut self, point: &Point, what: &str);
-    /// Called when a point is complete.
+    /// Called when a measurement point is complete.
     fn complete(&mut self, point: &Point);
 }
 
-/// Checks that the incomplete points of a plan can be measured, and then measures them. `done`
-/// contains the journal's entries. If `keep_going` is true, a failed self-test does not end the
-/// campaign.
+/// Checks that the incomplete measurement points of a plan can be measured, and then measures them.
+/// `done` contains the journal's entries. If `keep_going` is true, a failed self-test does not end
+/// the campaign.
 ///
 /// # Errors
 /// Returns an error if the run folder, the hosts or AuthDNS cannot be used, if no DUT starts, if the self-test fails,
@@ -206,7 +207,7 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         if self.keep_going { Ok(()) } else { Err(CampaignError::SelfTest(failed.into())) }
     }
 
-    /// Runs the remaining trials of a point.
+    /// Runs the remaining trials of a measurement point.
     fn point(&mut self, point: &Point) -> Result<(), CampaignError> {
         if self.recorded().replay(point).is_none() {
             // The incident is recorded only once, even if the campaign is resumed several times.
@@ -250,8 +251,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Sets the frequency governor that a point requires. The previous governor is restored when
-    /// the returned guard is dropped.
+    /// Sets the frequency governor that a measurement point requires. The previous governor is
+    /// restored when the returned guard is dropped.
     fn govern(
         &self,
         point: &Point,
@@ -351,7 +352,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(Box::new(measured))
     }
 
-    /// Adjusts the verdict of a trial to the change in AuthDNS's counters during the trial.
+    /// Checks the verdict of a trial against the change in AuthDNS's counters during the trial, and
+    /// corrects the verdict if necessary.
     fn weigh(
         &self,
         found: &mut TaskResult,
@@ -531,7 +533,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
     }
 
     /// Records that a DUT does not start. If the failed start was for conformance checks, the
-    /// conformance checks of the DUT are skipped. Otherwise its other points are skipped.
+    /// conformance checks of the DUT are skipped. Otherwise its other measurement points are
+    /// skipped.
     fn give_up(&mut self, point: &Point, error: &ServerError) -> Result<(), CampaignError> {
         self.given_up.extend(point.dut().map(|dut| (dut.to_owned(), point.is_checked())));
         self.incident(point, &error.to_string(), error.log().to_owned())

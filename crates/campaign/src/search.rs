@@ -24,16 +24,17 @@ use crate::sequence::{GoalFigures, SearchSequence};
 /// Result of a set of searches. Its JSON form is the output of `search --json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchResult {
-    /// Median, percentiles and interval of the results of all searches in queries per second, and
-    /// their relative range in per cent.
+    /// Statistics of the results of all searches. Median, percentiles and interval are in queries
+    /// per second. The relative range is in per cent.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Distance between the highest passed and the lowest failed rate. A median between two rates
-    /// is rounded to this distance.
+    /// Distance between the highest passed and the lowest failed rate. If the median is the mean of
+    /// two different rates, it is rounded down to a multiple of a power of ten. This power of ten
+    /// is the largest one that does not exceed the distance.
     pub resolution: Qps,
-    /// Largest factor by which short trials may overstate the rates. The cause is that replies
-    /// count even if they arrive after the end of sending. The lower end of the interval is divided
-    /// by this factor. A factor of 1 means that the rates are not overstated.
+    /// Largest factor by which short trials may overstate the rates. Short trials overstate rates,
+    /// because replies that arrive after the end of sending also count. The lower end of the
+    /// interval is divided by this factor. A factor of 1 means that the rates are not overstated.
     pub overstatement: f64,
     /// The facts that determine the compliance with RFC 8219.
     pub facts: Facts,
@@ -145,8 +146,8 @@ pub enum SearchError {
         repeat: u32,
         /// Rate of the trial in the journal, queries per second.
         found: Qps,
-        /// Rate of the trial that should follow, queries per second; `None` if all searches had
-        /// ended.
+        /// Rate of the trial that was expected instead, queries per second; `None` if all searches
+        /// had ended.
         expected: Option<Qps>,
     },
     /// The block of names has too few unused names for one more trial.
@@ -182,16 +183,17 @@ pub struct SearchProgress {
 /// Forecast of a set of searches.
 #[derive(Clone, Copy, Debug)]
 pub struct Forecast {
-    /// Estimated total number of trials: the earlier trials and the remaining trials. The number of
-    /// remaining trials is estimated by [`method::set::Set::trials_left`].
+    /// Estimated total number of trials: the trials executed so far, plus the remaining trials. The
+    /// number of remaining trials is estimated by [`method::set::Set::trials_left`].
     pub trials: u64,
-    /// Estimated time from the start of the next trial to the end of the set, including pauses.
+    /// Estimated time from the start of the next trial to the end of the set of searches, including
+    /// pauses.
     pub left: Duration,
 }
 
 impl SearchProgress {
-    /// Adds a forecast for `left` remaining trials, including the next trial. `each` is the
-    /// duration of a trial.
+    /// Returns this progress with a forecast for `left` remaining trials, including the next trial.
+    /// If `left` is `None`, there is no forecast. `each` is the duration of a trial.
     pub fn with_trials_left(self, left: Option<u64>, each: Duration) -> SearchProgress {
         let forecast = |left: u64| Forecast {
             trials: self.number - 1 + left,
@@ -330,7 +332,7 @@ pub fn interrupted(
     Ok(found.map(|found| SearchResult { interrupted: true, ..found }))
 }
 
-/// True if a finished trial is the trial `due`: search, rate and duration are the same.
+/// True if a finished trial matches the trial `due`: search, rate and duration must be the same.
 fn is_of(finished: &Finished, due: (u32, Qps, Nanos)) -> bool {
     let trial = &finished.trial;
     (finished.repeat, trial.rate, trial.facts.duration) == due

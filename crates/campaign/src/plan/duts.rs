@@ -1,5 +1,5 @@
-//! Settings of a plan that apply to a DUT or a point: keys, placements, CPUs, search range and
-//! self-test.
+//! Settings of a plan that apply to a DUT or a measurement point: keys, placements, CPUs, search
+//! range and self-test.
 
 use std::time::Duration;
 
@@ -104,8 +104,8 @@ impl Plan {
         self.self_test_with(&self.auth)
     }
 
-    /// Returns the self-test that validates the trials of a point: the self-test with the same
-    /// AuthDNS.
+    /// Returns the self-test that validates the trials of a measurement point: the self-test with
+    /// the same AuthDNS.
     pub(crate) fn self_test_for(&self, point: &Point) -> Option<Point> {
         self.self_test_with(self.auth_named(point.authdns()))
     }

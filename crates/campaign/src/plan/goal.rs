@@ -89,16 +89,16 @@ impl TryFrom<String> for TypedGoal {
     }
 }
 
-/// Smallest loss that needs a percent sign on the command line. The value 0.5 means half of the
-/// queries, although an operator may type 0.5 for 0.5 %.
+/// On the command line, a loss of this value or more must have a percent sign. The sign prevents a
+/// mistake: an operator may type 0.5 for 0.5 %, although 0.5 means half of the queries.
 const HIGH_LOSS: f64 = 0.1;
 
 impl FromStr for TypedGoal {
     type Err = String;
 
     /// Parses a goal in the format used in plans, but rejects a high loss without a percent sign.
-    /// In a plan, a high loss without a percent sign is accepted, because journals contain losses
-    /// in this form.
+    /// In a plan, a high loss without a percent sign is accepted, because the plans in journals
+    /// contain losses in this form.
     fn from_str(text: &str) -> Result<TypedGoal, String> {
         let goal = TypedGoal::parse(text)?;
         let loss = text.split(',').next().unwrap_or_default();

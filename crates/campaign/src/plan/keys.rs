@@ -1,5 +1,5 @@
-//! The keys of a plan that determine its points: `[search]`, `[self-test]`, `[measure]` and
-//! `[dut.measure]`.
+//! The keys of a plan that determine its measurement points: `[search]`, `[self-test]`, `[measure]`
+//! and `[dut.measure]`.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::plan::search_plan::Method;
 pub struct Keys {
     /// Core counts to measure. The DUT runs one thread per core. Default: one core.
     pub cores: Vec<usize>,
-    /// Names of the servers that act as AuthDNS. Every point is measured with each of these
-    /// servers. Default: the server of `[auth]`.
+    /// Names of the servers that act as AuthDNS. All measurements of a DUT are repeated with each
+    /// of these servers. Default: the server of `[auth]`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub authdns: Vec<String>,
     /// Further sets of CPUs on which the DUT is measured, for example to compare the cores of one
@@ -49,7 +49,8 @@ pub struct Keys {
     /// first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
-    /// Trials at shares of the worst-case median. The results are the DUT's CPU use and latency.
+    /// Trials at fractions of the rate that the DUT reached in the worst case (median of the
+    /// searches). The results are the DUT's CPU use and latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
     /// Trials at constant rates. The results are the DUT's CPU use, latency and memory.
@@ -119,7 +120,8 @@ pub struct DutKeys {
     /// Core counts and placements at which AAAA shares and cached shares are measured for this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
-    /// Trials of this DUT at shares of its worst-case median.
+    /// Trials of this DUT at fractions of the rate that it reached in the worst case (median of the
+    /// searches).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
     /// Trials of this DUT at constant rates.
@@ -206,7 +208,7 @@ pub const FIXED: &str = "performance";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
-    /// Tester thread counts to measure; powers of 2 up to 256.
+    /// Numbers of tester threads to measure. Each number is a power of 2, at most 256.
     pub threads: Vec<usize>,
     /// Frequency governors for the DUT's CPUs, named as in Linux. Each thread count is measured
     /// with each governor. If the list is empty, the governor is not changed.
@@ -249,7 +251,7 @@ pub struct ConstantRates {
     /// Core counts and placements to measure; default: the first core count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
-    /// Sending time of each trial, such as `"60s"`.
+    /// Duration of sending in each trial, such as `"60s"`.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
@@ -262,16 +264,18 @@ pub struct ConstantRates {
     pub repeat: u32,
 }
 
-/// `[measure.loads]`: trials at shares of the worst-case median.
+/// `[measure.loads]`: trials at fractions of the rate that the DUT reached in the worst case
+/// (median of the searches).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Loads {
-    /// Offered rates as shares of the worst-case median, from 0 to 1.
+    /// Offered rates, as fractions of the rate that the DUT reached in the worst case (median of
+    /// the searches). Each fraction is from 0 to 1.
     pub shares: Vec<Share>,
     /// Core counts and placements to measure; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
-    /// Sending time of each trial, such as `"60s"`.
+    /// Duration of sending in each trial, such as `"60s"`.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
@@ -280,7 +284,7 @@ pub struct Loads {
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,
-    /// Number of trials at each share, at least 1.
+    /// Number of trials at each offered rate, at least 1.
     pub repeat: u32,
 }
 
@@ -302,8 +306,8 @@ pub struct SearchSettings {
     pub max: Qps,
     /// The method that chooses the rates.
     pub method: SearchMethod,
-    /// For a bisection: maximum distance between the highest passed and the lowest failed rate,
-    /// queries per second.
+    /// For a bisection: a search ends when the distance between the highest passed and the lowest
+    /// failed rate is at most this value, in queries per second.
     pub resolution: Qps,
     /// For an MLRsearch: maximum distance between the two bounds, as a fraction of the upper bound.
     /// The fraction is above 0 and below 1.
@@ -311,7 +315,7 @@ pub struct SearchSettings {
     /// For an MLRsearch: goals in addition to the goal of RFC 8219, in the format of `search
     /// --goal`.
     pub goals: Vec<TypedGoal>,
-    /// Number of searches at each point; RFC 8219 §9.2 requires at least 20.
+    /// Number of searches at each measurement point; RFC 8219 §9.2 requires at least 20.
     pub repeat: u32,
     /// Maximum number of repetitions of an invalid trial.
     pub invalid_retries: u32,
@@ -351,8 +355,8 @@ fn with_other_name(schema: &mut schemars::Schema) {
 }
 
 impl SearchSettings {
-    /// Returns the search method for a point. For an MLRsearch, the trial length `duration` and the
-    /// acceptance ratio `accept` form the first goal.
+    /// Returns the search method for a measurement point. For an MLRsearch, the trial length
+    /// `duration` and the acceptance ratio `accept` form the first goal.
     pub(crate) fn method_for(&self, duration: Duration, accept: f64) -> Method {
         match self.method {
             SearchMethod::Bisection => Method::Bisection,
@@ -388,10 +392,10 @@ pub struct SelfTest {
     pub min: Qps,
     /// Highest rate, queries per second.
     pub max: Qps,
-    /// Maximum distance between the highest passed and the lowest failed rate, queries per second.
-    /// A search ends when this distance is reached.
+    /// A search ends when the distance between the highest passed and the lowest failed rate is at
+    /// most this value, in queries per second.
     pub resolution: Qps,
-    /// Number of searches; the smallest result counts.
+    /// Number of searches. The smallest of their results is the result of the self-test.
     pub repeat: u32,
     /// The reserve δ of RFC 8219 §9.2, a fraction: the self-test must pass at a rate that exceeds
     /// the required rate by this fraction. Values of 0.1 and more comply with RFC 8219.

@@ -14,7 +14,8 @@ use units::{Qps, Share, counted};
 
 use crate::plan::family::Family;
 
-/// A measurement point. In the journal, each trial repeats its point in full. The `Display` text of
+/// Measurement point: a kind of measurement, a DUT, the CPUs of the DUT, and the conditions. In the
+/// journal, the record of each trial contains its measurement point in full. The `Display` text of
 /// a point is for messages only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -23,7 +24,8 @@ pub enum Point {
     SelfTest(SelfTestTarget),
     /// Search for the highest rate of a DUT.
     Search(Conditions),
-    /// Trials at a share of the worst-case median that the DUT reached on the same CPUs.
+    /// Trials at a fraction of the rate that the DUT reached in the worst case on the same CPUs
+    /// (median of the searches).
     Load(AtShare),
     /// Trials at a constant rate from the plan.
     ConstantRate(AtRate),
@@ -38,7 +40,7 @@ pub enum Point {
 pub struct SelfTestTarget {
     /// The server that acts as AuthDNS and receives the queries.
     pub server: Auth,
-    /// IP version of the queries; absent for the IP version of `[self-test]`.
+    /// IP version of the queries; absent if the IP version of `[self-test]` is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
     /// Number of AuthDNS's CPUs that the server may use; absent if the number in the plan applies.
@@ -54,7 +56,7 @@ pub struct SelfTestTarget {
 pub struct Cores {
     /// Number of cores, which is also the default number of threads of the DUT.
     pub cores: usize,
-    /// Name of the placement in the plan; absent for the first CPUs in `[cpus] dut`.
+    /// Name of the placement in the plan; absent if the DUT runs on the first CPUs in `[cpus] dut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
     /// Name of the AuthDNS; absent for the AuthDNS of `[auth]`.
@@ -89,7 +91,7 @@ impl fmt::Display for Cores {
 pub struct Conditions {
     /// Name of the DUT.
     pub dut: String,
-    /// CPU placement of the DUT, and its AuthDNS.
+    /// CPU placement of the DUT, and the AuthDNS that the DUT queries.
     #[serde(flatten)]
     pub place: Cores,
     /// Share of names with an AAAA record (α).
@@ -102,7 +104,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Returns the conditions of the compulsory test of RFC 8219 §9.2 at a placement.
+    /// Returns the conditions of the compulsory test of RFC 8219 §9.2, for a DUT at a CPU
+    /// placement.
     pub fn worst_case(dut: &str, place: Cores) -> Conditions {
         Conditions { dut: dut.into(), place, aaaa: Share::ZERO, cached: Share::ZERO, accept: 1.0 }
     }
@@ -113,15 +116,17 @@ impl Conditions {
     }
 }
 
-/// A DUT queried at a share of its worst-case median.
+/// A DUT that is queried at a fraction of the rate that it reached in the worst case (median of the
+/// searches).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtShare {
     /// Name of the DUT.
     pub dut: String,
-    /// CPU placement of the DUT, and its AuthDNS.
+    /// CPU placement of the DUT, and the AuthDNS that the DUT queries.
     #[serde(flatten)]
     pub place: Cores,
-    /// Offered rate as a share of the worst-case median.
+    /// Offered rate, as a fraction of the rate that the DUT reached in the worst case (median of
+    /// the searches).
     pub share: Share,
 }
 
@@ -130,7 +135,7 @@ pub struct AtShare {
 pub struct AtRate {
     /// Name of the DUT.
     pub dut: String,
-    /// CPU placement of the DUT, and its AuthDNS.
+    /// CPU placement of the DUT, and the AuthDNS that the DUT queries.
     #[serde(flatten)]
     pub place: Cores,
     /// Offered rate, queries per second.
@@ -142,7 +147,7 @@ pub struct AtRate {
 pub struct WithThreads {
     /// Name of the DUT.
     pub dut: String,
-    /// CPU placement of the DUT, and its AuthDNS.
+    /// CPU placement of the DUT, and the AuthDNS that the DUT queries.
     #[serde(flatten)]
     pub place: Cores,
     /// Number of threads of the tester, each with one query in flight.
@@ -239,8 +244,8 @@ impl Point {
         self.place().cloned().unwrap_or(Cores::first(1))
     }
 
-    /// Returns the variant of the DUT's configuration if the point consists of conformance checks,
-    /// otherwise `None`.
+    /// Returns the variant of the DUT's configuration if the measurement point consists of
+    /// conformance checks, otherwise `None`.
     pub fn variant(&self) -> Option<&Variant> {
         if let Point::Conform(at) = self { Some(&at.variant) } else { None }
     }
@@ -269,7 +274,7 @@ impl Point {
         }
     }
 
-    /// True if the point consists of conformance checks.
+    /// True if the measurement point consists of conformance checks.
     pub fn is_checked(&self) -> bool {
         matches!(self, Point::Conform(_))
     }

@@ -133,7 +133,7 @@ pub struct SelfTestSending {
     /// True if AuthDNS's response time was checked against the limit in every trial.
     #[serde(rename = "held_auth")]
     pub auth_checked: bool,
-    /// Timeout for a reply, nanoseconds; absent in files of older versions.
+    /// Timeout for a reply, nanoseconds; absent in files that older versions of dns64bench wrote.
     #[serde(default)]
     pub timeout: Option<Nanos>,
 }
@@ -215,8 +215,8 @@ impl SearchPlan {
         Duration::from(self.trial.duration + self.trial.timeout).saturating_add(self.pause)
     }
 
-    /// Returns the largest factor by which short trials may overstate a rate. The cause is that
-    /// replies count even if they arrive after the end of sending.
+    /// Returns the largest factor by which short trials may overstate a rate. Short trials
+    /// overstate rates, because replies that arrive after the end of sending also count.
     pub fn overstatement(&self) -> f64 {
         overstatement(self.trial.duration, self.trial.timeout)
     }

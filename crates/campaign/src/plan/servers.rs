@@ -176,7 +176,7 @@ impl Plan {
         self.auths().find(called).unwrap_or(&self.auth)
     }
 
-    /// Returns the server that acts as AuthDNS at a point.
+    /// Returns the server that acts as AuthDNS at a measurement point.
     pub fn auth_at(&self, point: &Point) -> Cow<'_, AuthPlan> {
         let at = match point {
             Point::SelfTest(at) => at,
@@ -202,7 +202,7 @@ impl Plan {
         })
     }
 
-    /// Returns the CPUs of AuthDNS at a point; empty if AuthDNS may use any CPU.
+    /// Returns the CPUs of AuthDNS at a measurement point; empty if AuthDNS may use any CPU.
     pub fn auth_cpus(&self, point: &Point) -> &[usize] {
         let all = &self.cpus.auth;
         &all[..self.auth_at(point).cores.unwrap_or(all.len()).min(all.len())]

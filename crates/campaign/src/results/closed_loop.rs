@@ -33,9 +33,10 @@ pub struct ClosedLoopResult {
     pub missing: Option<NoResult>,
     /// True if every name got a valid answer in all valid trials; absent if no trial is valid.
     pub passed: Option<bool>,
-    /// The ways in which the DUT failed in the valid trials.
+    /// For each valid trial in which the DUT died or hung, the way in which it failed.
     pub ended: Vec<DutEnd>,
-    /// CPU placement of the DUT in all trials of the point; absent if it was not observed.
+    /// CPU placement of the DUT in all trials of the measurement point; absent if it was not
+    /// observed.
     #[serde(rename = "place")]
     pub seen: Option<CpuPlacement>,
     /// Duration of an experiment with 256 names, in ms.
@@ -50,7 +51,7 @@ pub struct ClosedLoopResult {
     pub dut_cpu_pct: Option<MeanAndDeviation>,
 }
 
-/// Returns the reason why the point has no result, or `None` if it has a result.
+/// Returns the reason why the measurement point has no result, or `None` if it has a result.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.missing
 }

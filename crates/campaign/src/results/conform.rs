@@ -13,12 +13,13 @@ use crate::record::{DutEnd, Measured};
 use crate::results::no_result::NoResult;
 use crate::sequence::Recorded;
 
-/// Numbers of checks by level and outcome.
+/// Numbers of checks for each level of requirement, by outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counts {
     /// Checks of MUST requirements (BCP 14).
     pub must: Count,
-    /// Checks of SHOULD requirements, and of statements in RFCs that have no keyword.
+    /// Checks of SHOULD requirements. Checks of RFC statements without a BCP 14 keyword are
+    /// included.
     pub should: Count,
     /// Checks of MAY requirements. A failed check means that the DUT does not support an option,
     /// which is not a fault.
@@ -38,7 +39,7 @@ impl Counts {
     }
 
     /// Returns three values for each level of requirement: its name in `results.csv`, its name in
-    /// texts, and its numbers of checks.
+    /// texts, and its numbers of checks by outcome.
     pub fn by_level(&self) -> [(&'static str, &'static str, Count); 4] {
         [
             ("must", "MUST", self.must),
@@ -61,23 +62,24 @@ pub struct ConformResult {
     pub missing: Option<NoResult>,
     /// The way in which the DUT failed during the checks; absent if it did not die or hang.
     pub ended: Option<DutEnd>,
-    /// The variant in which the DUT died or hung. Absent if this happened in the usual
-    /// configuration, or if the DUT did not die or hang.
+    /// The variant of the DUT's configuration in which the DUT died or hung. Absent if this
+    /// happened in the usual configuration, or if the DUT did not die or hang.
     pub ended_in: Option<String>,
     /// CPU placement of the DUT; absent if it was not observed.
     #[serde(rename = "place")]
     pub seen: Option<CpuPlacement>,
     /// Duration of the checks with all variants, in seconds; absent if no check was executed.
     pub duration_s: Option<f64>,
-    /// Numbers of checks by outcome.
+    /// Numbers of checks for each level of requirement, by outcome.
     pub counts: Option<Counts>,
     /// Result of each check, with the version of the DUT.
     pub report: Option<Report>,
 }
 
 impl ConformResult {
-    /// Merges the result of a different variant into this result. There is a merged report only if
-    /// the usual configuration has a report, because only a few checks run in the other variants.
+    /// Merges the result of the checks in a different variant of the DUT's configuration into this
+    /// result. There is a merged report only if the usual configuration has a report, because only
+    /// a few checks run in the other variants.
     fn with(self, variant: &Variant, found: ConformResult) -> ConformResult {
         let mut report = self.report;
         if let (Some(report), Some(further)) = (&mut report, found.report) {
@@ -140,7 +142,7 @@ pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     recorded.replay(point).is_some_and(|replay| replay.trials.into_iter().any(has))
 }
 
-/// Returns the reason why the point has no report, or `None` if it has a report.
+/// Returns the reason why the measurement point has no report, or `None` if it has a report.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     of_variant(recorded, point)?.missing
 }

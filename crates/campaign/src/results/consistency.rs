@@ -40,13 +40,13 @@ pub enum Contradiction {
         point: String,
         /// The highest rate that passed in a search, queries per second.
         passed: f64,
-        /// The rate up to which the self-test validates the tester at this point.
+        /// The rate up to which the self-test validates the tester at this measurement point.
         allowed: Qps,
     },
 }
 
-/// Returns all contradictions in the results of a campaign. The function `allowed` returns the rate
-/// up to which the self-test validates the tester at a point.
+/// Returns all contradictions in the results of a campaign. For a measurement point, the function
+/// `allowed` returns the rate up to which the self-test validates the tester.
 pub(super) fn contradictions(
     duts: &[DutResult],
     allowed: impl Fn(&Point) -> Option<Qps>,

@@ -16,12 +16,12 @@ pub struct ConstantRateResult {
     pub place: Cores,
     /// Offered rate, queries per second.
     pub rate: Qps,
-    /// Result at that rate.
+    /// Result of the trials at the offered rate.
     #[serde(flatten)]
     pub found: Sustained,
 }
 
-/// Returns the reason why the point has no result, or `None` if it has a result.
+/// Returns the reason why the measurement point has no result, or `None` if it has a result.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.found.missing
 }

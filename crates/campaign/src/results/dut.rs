@@ -32,7 +32,8 @@ pub struct DutResult {
     pub version: String,
     /// Results of the searches, in plan order.
     pub points: Vec<PointResult>,
-    /// CPU use and latency at shares of the worst-case median.
+    /// CPU use and latency at fractions of the rate that the DUT reached in the worst case (median
+    /// of the searches).
     pub loads: Vec<LoadResult>,
     /// CPU use, latency and memory at rates from the plan.
     pub constant_rates: Vec<ConstantRateResult>,
@@ -52,6 +53,6 @@ pub struct DutResult {
 pub struct PacedTrial {
     /// Offered rate of the trial, queries per second.
     pub rate: Qps,
-    /// Deviations of the queries from the schedule in the time windows of the trial.
+    /// Deviations of the number of queries from the schedule, in the time windows of the trial.
     pub windows: Windows,
 }

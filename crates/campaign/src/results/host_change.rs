@@ -23,7 +23,8 @@ pub struct HostChange {
     pub facts: Vec<FactChange>,
     /// Number of trials that had ended before the change.
     pub trials_before: usize,
-    /// Descriptions of the points that have trials from both before and after the change.
+    /// Descriptions of the measurement points that have trials from both before and after the
+    /// change.
     pub points: Vec<String>,
 }
 
@@ -87,7 +88,7 @@ pub(super) fn host_changes(begun: &Environment, entries: &[Entry]) -> Vec<HostCh
     all
 }
 
-/// Returns the point of each finished trial.
+/// Returns the measurement point of each finished trial.
 fn points_of(entries: &[Entry]) -> Vec<&Point> {
     let of_trials = entries.iter().filter_map(|entry| match entry {
         Entry::Finished(measured) => Some(&measured.step.point),
@@ -96,8 +97,8 @@ fn points_of(entries: &[Entry]) -> Vec<&Point> {
     of_trials.collect()
 }
 
-/// Returns the points that have trials both before and after a change of the host, without
-/// duplicates.
+/// Returns the measurement points that have trials both before and after a change of the host,
+/// without duplicates.
 fn mixed(before: &[Entry], after: &[Entry]) -> Vec<String> {
     let after = points_of(after);
     let mut both: Vec<&Point> = Vec::new();

@@ -1,4 +1,5 @@
-//! Results of load trials, at shares of the worst-case median.
+//! Results of load trials. In these trials, the offered rate is a fraction of the rate that the DUT
+//! reached in the worst case.
 
 use serde::{Deserialize, Serialize};
 use units::{Qps, Share};
@@ -8,13 +9,15 @@ use crate::results::no_result::NoResult;
 use crate::results::sustained::{self, Sustained};
 use crate::sequence::{Recorded, loads_of};
 
-/// Result of the trials at a share of the worst-case median.
+/// Result of the trials at a fraction of the rate that the DUT reached in the worst case (median of
+/// the searches).
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadResult {
     /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
-    /// Offered rate as a share of the worst-case median.
+    /// Offered rate, as a fraction of the rate that the DUT reached in the worst case (median of
+    /// the searches).
     pub share: Share,
     /// Offered rate, queries per second; absent if no trial was run.
     pub rate: Option<Qps>,
@@ -23,12 +26,13 @@ pub struct LoadResult {
     pub found: Sustained,
 }
 
-/// Returns the reason why the point has no result, or `None` if it has a result.
+/// Returns the reason why the measurement point has no result, or `None` if it has a result.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.found.missing
 }
 
-/// Returns the result of the trials at a share of the worst-case median.
+/// Returns the result of the trials at a fraction of the rate that the DUT reached in the worst
+/// case.
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResult> {
     let Point::Load(at) = point else { return None };
     let loads = loads_of(recorded.plan, point)?;

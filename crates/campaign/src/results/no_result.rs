@@ -1,4 +1,4 @@
-//! Reasons why a point has no result.
+//! Reasons why a measurement point has no result.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::plan::Point;
 use crate::record::{CannotBeMade, DutEnd, Entry};
 use crate::sequence::Recorded;
 
-/// Reason why a point has no result.
+/// Reason why a measurement point has no result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NoResult {
-    /// No trial of the point has ended.
+    /// No trial of the measurement point has ended.
     NotBegun {
-        /// The last incident at this point or at a different point of the same DUT; absent if there
-        /// was no incident.
+        /// The last incident at this measurement point or at a different point of the same DUT;
+        /// absent if there was no incident.
         because: Option<String>,
     },
     /// Trials have ended, but too few for a result.
@@ -25,22 +25,22 @@ pub enum NoResult {
     /// All trials from which the result could be computed are invalid.
     #[serde(rename = "spoiled")]
     Invalid,
-    /// The point is void: AuthDNS's counters show that the DUT was not measured under the
-    /// conditions of this point.
+    /// The measurement point is void: AuthDNS's counters show that the DUT was not measured under
+    /// the conditions of this point.
     Void(Deviation),
     /// The DUT is misconfigured: nearly all replies in its first trial were wrong in the same way,
     /// and no rate passed.
     WrongReplies(Wrong),
     /// The DUT died or hung during a trial.
     Ended(DutEnd),
-    /// The worst case of the same DUT on the same CPUs has no median, so the rate of this point is
-    /// unknown.
+    /// The worst-case searches of the same DUT on the same CPUs have no median, so the rate of this
+    /// measurement point is unknown.
     NoRate,
     /// A search of the self-test found no passing rate.
     NoPassingRate,
-    /// The DUT's host cannot set the CPU frequency governor of the point.
+    /// The DUT's host cannot set the CPU frequency governor of the measurement point.
     CannotBeMade(CannotBeMade),
-    /// The host has no counter for this figure.
+    /// The host does not count the quantity, such as CPU use.
     NotCounted,
     /// No check could be executed.
     NotChecked {
@@ -50,8 +50,8 @@ pub enum NoResult {
 }
 
 impl NoResult {
-    /// Returns the reason why a point without trials has no result. The reason contains the last
-    /// incident recorded at this point or at a different point of the same DUT.
+    /// Returns the reason why a measurement point without trials has no result. The reason contains
+    /// the last incident recorded at this point or at a different point of the same DUT.
     pub(crate) fn not_begun(recorded: &Recorded<'_>, point: &Point) -> NoResult {
         let because = recorded.entries.iter().rev().find_map(|entry| match entry {
             Entry::Incident { point: of, what, .. }

@@ -1,4 +1,4 @@
-//! The outcome of a point: a result, or the reason why there is no result.
+//! The outcome of a measurement point: a result, or the reason why there is no result.
 
 use method::verdict::Verdict;
 
@@ -8,8 +8,8 @@ use crate::results::{closed_loop, conform, constant_rate, load, search, self_tes
 use crate::sequence::Recorded;
 
 impl<'a> Recorded<'a> {
-    /// True if a point is complete and has a result. A DUT that fails even at the lowest rate also
-    /// has a result.
+    /// True if a measurement point is complete and has a result. A DUT that fails even at the
+    /// lowest rate also has a result.
     pub fn has_result(&self, point: &Point) -> bool {
         let complete = self
             .replay(point)
@@ -19,7 +19,7 @@ impl<'a> Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// Returns the reason why a point has no result, or `None` if it has a result.
+    /// Returns the reason why a measurement point has no result, or `None` if it has a result.
     pub fn missing(&self, point: &Point) -> Option<NoResult> {
         match point {
             Point::SelfTest(_) => self_test::missing(self, point),
@@ -32,7 +32,7 @@ impl Recorded<'_> {
     }
 }
 
-/// True if the point has a result. The point must be complete.
+/// True if a complete measurement point has a result. The caller checks that the point is complete.
 fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     match point {
         Point::SelfTest(_) => self_test::has_result(recorded, point),
@@ -44,7 +44,7 @@ fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     }
 }
 
-/// True if the point has at least one valid trial.
+/// True if the measurement point has at least one valid trial.
 fn has_valid_trial(recorded: &Recorded<'_>, point: &Point) -> bool {
     let replay = recorded.replay(point);
     replay.is_some_and(|replay| replay.trials.iter().any(|m| m.verdict() != Verdict::Invalid))

@@ -19,13 +19,14 @@ use crate::record::{DutEnd, Measured};
 use crate::results::no_result::NoResult;
 use crate::sequence::{GoalFigures, Recorded, SearchSequence, void_deviation, wanted_resolution};
 
-/// Result of the searches of a point.
+/// Result of the searches of a measurement point.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointResult {
     /// The conditions under which the searches ran.
     pub conditions: Conditions,
-    /// Median, percentiles and interval of the results of all searches in queries per second, and
-    /// their relative range in per cent. Empty for a void point.
+    /// Statistics of the results of all searches. Median, percentiles and interval are in queries
+    /// per second. The relative range is in per cent. Empty if the DUT was not measured under the
+    /// requested conditions.
     pub figures: Figures,
     /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
@@ -39,8 +40,8 @@ pub struct PointResult {
     pub failed_by: Vec<Option<Shortfall>>,
     /// True if all searches have ended.
     pub complete: bool,
-    /// Present if the point is void: AuthDNS's counters show that the DUT was not measured under
-    /// the conditions of this point.
+    /// Present if the measurement point is void: AuthDNS's counters show that the DUT was not
+    /// measured under the conditions of this point.
     pub void: Option<Deviation>,
     /// Reasons why the highest passing rate of the DUT may be higher than the result.
     pub lower_bound_reasons: Vec<LowerBound>,
@@ -52,16 +53,18 @@ pub struct PointResult {
     /// AuthDNS's counters in the trials that passed at full length. Absent if AuthDNS does not
     /// count queries.
     pub real: Option<Real>,
-    /// CPU placement of the DUT, as observed in the trials of this point; absent if it was not
-    /// observed.
+    /// CPU placement of the DUT, as observed in the trials of this measurement point; absent if it
+    /// was not observed.
     pub place: Option<CpuPlacement>,
     /// Numbers of probes, full trials, and invalid trials.
     pub trials: Trials,
     /// Numbers of trials in which the DUT died or hung.
     #[serde(default)]
     pub ends: DutEndCounts,
-    /// Requested distance between the highest passed and the lowest failed rate; for an MLRsearch,
-    /// the distance that was reached. A median between two rates is rounded to this distance.
+    /// Requested distance between the highest passed and the lowest failed rate. For an MLRsearch,
+    /// this is the distance that was reached. If the median is the mean of two different rates, it
+    /// is rounded down to a multiple of a power of ten. This power of ten is the largest one that
+    /// does not exceed the distance.
     pub resolution: Qps,
     /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields
     /// contain the result for the goal of RFC 8219. The list is empty for a bisection.
@@ -70,7 +73,7 @@ pub struct PointResult {
 }
 
 impl PointResult {
-    /// True if the DUT ran on the number of cores that the point requires.
+    /// True if the DUT ran on the number of cores that the measurement point requires.
     pub fn has_its_cores(&self) -> bool {
         self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.place.cores))
     }
@@ -93,8 +96,9 @@ impl PointResult {
         }
     }
 
-    /// Compares results for sorting, highest first. The medians are compared; for a point without a
-    /// median, the lower end of its interval is used instead. A point with neither comes last.
+    /// Compares results for sorting, highest first. The medians are compared; for a measurement
+    /// point without a median, the lower end of its interval is used instead. A point with neither
+    /// comes last.
     pub fn by_result(&self, other: &PointResult) -> Ordering {
         let rate = |point: &PointResult| {
             point.figures.median.or(point.figures.interval.from).unwrap_or(-1.0)
@@ -102,14 +106,14 @@ impl PointResult {
         rate(other).total_cmp(&rate(self))
     }
 
-    /// True if the DUTs of both points were observed on the same CPUs.
+    /// True if the DUT of this result and the DUT of `other` were observed on the same CPUs.
     pub fn is_on_the_cpus_of(&self, other: &PointResult) -> bool {
         self.place.as_ref().zip(other.place.as_ref()).is_some_and(|(a, b)| a.is_on_the_cpus_of(b))
     }
 }
 
-/// Returns the CPU placement of a DUT, as observed in the trials of a point. Returns `None` if the
-/// placement was never observed.
+/// Returns the CPU placement of a DUT, as observed in the trials of a measurement point. Returns
+/// `None` if the placement was never observed.
 pub(super) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option<CpuPlacement> {
     CpuPlacement::merge_all(trials.filter_map(|m| m.cpu.place.as_ref()))
 }
@@ -130,8 +134,9 @@ pub struct Trials {
     pub saved: usize,
 }
 
-/// Numbers of trials of a point in which the DUT died or hung. Most of these trials were repeated,
-/// so the result may be overstated.
+/// Numbers of trials of a measurement point in which the DUT died or hung. Most of these trials
+/// were repeated, and only the last repetition is used for the result. The result may therefore be
+/// overstated.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -158,7 +163,7 @@ impl DutEndCounts {
         ends
     }
 
-    /// Returns the sum over several points.
+    /// Adds up the numbers of trials of two results.
     pub fn plus(self, other: DutEndCounts) -> DutEndCounts {
         DutEndCounts {
             died: self.died + other.died,
@@ -180,17 +185,17 @@ impl DutEndCounts {
     }
 }
 
-/// True if the point has a result. The point must be complete.
+/// True if a complete measurement point has a result. The caller checks that the point is complete.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     result(recorded, point).is_some_and(|point| point.missing.is_none())
 }
 
-/// Returns the reason why the point has no result, or `None` if it has a result.
+/// Returns the reason why the measurement point has no result, or `None` if it has a result.
 pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult> {
     result(recorded, point)?.missing
 }
 
-/// Returns the result of the searches of a point.
+/// Returns the result of the searches of a measurement point.
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResult> {
     let Point::Search(conditions) = point else { return None };
     let replay = recorded.replay(point)?;
@@ -237,16 +242,16 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<PointResu
     })
 }
 
-/// Returns the fault of the replies in the first trial if nearly all of them were wrong in the same
-/// way. Returns `None` if they were not, or if a rate passed.
+/// If nearly all replies in the first trial were wrong in the same way and no rate passed, returns
+/// the fault of these replies. Otherwise returns `None`.
 fn misconfigured(trials: &[&Measured], searches: &SearchSequence) -> Option<Wrong> {
     let wrong = trials.first()?.counts().wrong_in_one_way()?;
     searches.found().iter().all(|found| found.highest.is_none()).then_some(wrong)
 }
 
-/// Returns two shares that AuthDNS counted: names with an AAAA record (α) and cached names (β). Two
-/// kinds of trials are used: trials that passed at full length, and trials that deviated from the
-/// requested conditions.
+/// Returns the shares of names with an AAAA record (α) and of cached names (β), as counted by
+/// AuthDNS. Two kinds of trials are used: trials that passed at full length, and trials that
+/// deviated from the requested conditions.
 fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     let judged = |m: &&&Measured| {
         let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;
@@ -273,8 +278,8 @@ fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     asked.real(&wanted)
 }
 
-/// Counts the trials of one point. All trials must belong to the same point, because a failed probe
-/// saves a full trial of its own point only.
+/// Counts the trials of one measurement point. All trials must belong to the same point, because a
+/// failed probe makes a full trial unnecessary only at its own point.
 pub(super) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
     let mut trials = Trials::default();
     let mut probed_failed = 0;

@@ -46,7 +46,7 @@ pub struct SelfTestResult {
     pub trials: Trials,
 }
 
-/// True if the self-test has a result. The self-test must be complete.
+/// True if a complete self-test has a result. The caller checks that the self-test is complete.
 pub(crate) fn has_result(recorded: &Recorded<'_>, point: &Point) -> bool {
     let replay = recorded.replay(point);
     replay.is_some_and(|replay| {
@@ -96,7 +96,7 @@ pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<SelfTestR
 /// A self-test in which a search found no passing rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FailedSelfTest {
-    /// The point of the failed self-test.
+    /// The measurement point of the failed self-test.
     pub point: Point,
     /// Rate of the last trial, queries per second.
     pub rate: Qps,

@@ -30,11 +30,11 @@ pub struct Sustained {
     pub missing: Option<NoResult>,
     /// True if all valid trials passed; absent if no trial is valid.
     pub passed: Option<bool>,
-    /// The ways in which the DUT failed in the valid trials. If the DUT died or hung in any of
-    /// these trials, there are no figures for CPU use, latency and memory.
+    /// For each valid trial in which the DUT died or hung, the way in which it failed. If there is
+    /// such a trial, there are no figures for CPU use, latency and memory.
     pub ended: Vec<DutEnd>,
-    /// Present if the point is void: AuthDNS's counters show that the DUT was not measured under
-    /// the conditions of this point.
+    /// Present if the measurement point is void: AuthDNS's counters show that the DUT was not
+    /// measured under the conditions of this point.
     pub void: Option<Deviation>,
     /// CPU use of the DUT without the transient, in cores, summarized over the trials.
     pub cpu: Option<Summary>,
@@ -52,7 +52,8 @@ pub struct Sustained {
     pub auth_p999_us: Option<f64>,
     /// Share of valid replies in all valid trials, from 0 to 1; absent if no query was sent.
     pub valid: Option<f64>,
-    /// CPU placement of the DUT in all trials of the point; absent if it was not observed.
+    /// CPU placement of the DUT in all trials of the measurement point; absent if it was not
+    /// observed.
     pub place: Option<CpuPlacement>,
     /// Page allocations during each trial, by NUMA node; empty if the kernel does not count them.
     pub numa: Vec<NodeResult>,
@@ -72,22 +73,24 @@ pub struct Latency {
 /// Page allocations on one NUMA node or on all nodes, summarized over the trials.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NodeResult {
-    /// Number of the node; absent for the sum of all nodes.
+    /// Number of the NUMA node; absent for the sum of all nodes.
     pub node: Option<usize>,
-    /// Number of pages allocated on this node as intended.
+    /// Number of pages allocated on this NUMA node as intended.
     pub hit: Summary,
-    /// Number of pages allocated on this node although a different node was preferred.
+    /// Number of pages allocated on this NUMA node although a different node was preferred.
     pub miss: Summary,
 }
 
 impl Sustained {
-    /// True if the DUT passed all valid trials and did not die or hang, and the point is not void.
+    /// True if the DUT passed all valid trials, did not die or hang, and was measured under the
+    /// requested conditions.
     pub fn is_sound(&self) -> bool {
         self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
     }
 
     /// True if at least one trial is valid, and one of these conditions holds: a valid trial
-    /// failed, the DUT died or hung, or the point is void. In figures, a mark replaces the value.
+    /// failed, the DUT died or hung, or the DUT was not measured under the requested conditions. In
+    /// charts, a mark replaces the value.
     pub fn has_failed(&self) -> bool {
         self.passed.is_some() && !self.is_sound()
     }
@@ -123,13 +126,13 @@ impl Sustained {
     }
 }
 
-/// The valid trials of a point, and a summary of their outcomes.
+/// The valid trials of a measurement point, and a summary of their outcomes.
 pub(super) struct ValidTrials<'a> {
     /// The valid trials, in order.
     pub counted: Vec<&'a Measured>,
     /// Number of invalid trials.
     pub invalid: usize,
-    /// The ways in which the DUT failed in the valid trials.
+    /// For each valid trial in which the DUT died or hung, the way in which it failed.
     pub ended: Vec<DutEnd>,
     /// Reason why there are no figures; absent if there are figures.
     pub missing: Option<NoResult>,
@@ -138,8 +141,8 @@ pub(super) struct ValidTrials<'a> {
 }
 
 impl<'a> ValidTrials<'a> {
-    /// Collects the valid trials of a point. `replay` is `None` if the rate depends on a different
-    /// point that has no result.
+    /// Collects the valid trials of a measurement point. `replay` is `None` if the rate depends on
+    /// a different point that has no result.
     pub(super) fn new(
         recorded: &Recorded<'_>,
         point: &Point,
@@ -169,8 +172,8 @@ impl<'a> ValidTrials<'a> {
 }
 
 /// Returns the result of the trials at one rate. `replay` is `None` if the rate depends on a
-/// different point that has no result. `duration` is the sending time of each trial in seconds. The
-/// first `transient` seconds of each trial are excluded from the CPU use.
+/// different measurement point that has no result. `duration` is the duration of sending in each
+/// trial, in seconds. The first `transient` seconds of each trial are excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,
@@ -219,8 +222,8 @@ pub(crate) fn latency(all: &[Rtt]) -> Option<Latency> {
     Some(Latency { p50: median(|r| r.p50)?, p99: median(|r| r.p99)?, p999: median(|r| r.p999)? })
 }
 
-/// Returns the mean CPU use of a trial after the transient, in cores. An incomplete last second is
-/// not included, because part of it may be after the trial.
+/// Returns the mean CPU use of a trial without its initial transient, in cores. An incomplete last
+/// second is excluded, because part of it may be after the trial.
 fn steady_cpu(m: &Measured, transient: f64, duration: f64) -> Option<f64> {
     let (skip, length) = (transient.ceil() as usize, duration as usize);
     let steady = m.cpu.dut.get(skip..length.min(m.cpu.dut.len()))?;

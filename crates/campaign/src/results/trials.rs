@@ -13,9 +13,9 @@ use crate::record::{DutEnd, Entry, Measured, TaskResult};
 /// A trial of the journal. Conformance checks are not listed.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// The point of the trial.
+    /// The measurement point of the trial.
     pub point: Point,
-    /// Number of the search or repetition at this point. The first is number 1.
+    /// Number of the search or repetition at this measurement point. The first is number 1.
     pub repeat: u32,
     /// Length of the trial: short for a probe, otherwise full length.
     pub length: Length,
@@ -23,7 +23,7 @@ pub struct Trial {
     pub rate: Option<Qps>,
     /// Start of the trial, seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
-    /// Sending time in seconds; for a closed loop, the duration of all experiments.
+    /// Duration of sending, in seconds. For a closed loop, this is the duration of all experiments.
     pub duration_s: f64,
     /// Numbers of queries by outcome.
     pub counts: Counts,

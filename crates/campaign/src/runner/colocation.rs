@@ -8,7 +8,8 @@ use method::compliance::Fact;
 pub(super) struct Role<'a> {
     /// Boot id of the machine; empty if unknown.
     pub machine: &'a str,
-    /// CPUs of the machine on which the role may run; an empty list means any CPU.
+    /// CPUs on which the tester, DUT or AuthDNS may run; an empty list means any CPU of the
+    /// machine.
     pub cpus: &'a [usize],
 }
 
@@ -31,8 +32,8 @@ impl Role<'_> {
     }
 }
 
-/// Returns two facts: whether any two of the roles share a host, and whether any two of them share
-/// CPUs.
+/// Returns two facts about the given testers, DUTs and AuthDNS servers: whether any two of them
+/// share a host, and whether any two of them share CPUs.
 pub(super) fn shared(roles: &[Role<'_>]) -> (Fact, Fact) {
     let pairs = || {
         roles

@@ -57,8 +57,8 @@ pub(super) struct Deployment {
 }
 
 /// Guard of a lab that this run created. Dropping the guard removes the lab. While the lab exists,
-/// the file `lab` in the run folder contains its identity. If this run is killed, a resumed run can
-/// remove the lab.
+/// the file `lab` in the run folder contains its identity. If this run is killed, a resumed run
+/// uses this file to recognize the lab and remove it.
 struct LabGuard {
     note: PathBuf,
 }

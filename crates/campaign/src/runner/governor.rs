@@ -1,7 +1,7 @@
 //! CPU frequency governor of the DUT's host. A plan may specify a governor for trials, such as
-//! `ondemand`, to measure the effect of dynamic frequency scaling. The governor is set for a point,
-//! and the previous governors are restored afterwards. A file in the run folder contains the
-//! previous governors. If this run is killed, a resumed run restores them.
+//! `ondemand`, to measure the effect of dynamic frequency scaling. The governor is set for a
+//! measurement point, and the previous governors are restored afterwards. A file in the run folder
+//! contains the previous governors. If this run is killed, a resumed run restores them.
 //!
 //! ```text
 //! Scaling::parse ─► requested? ─┬─ no scaling, no such governor ─► CannotBeMade ─► journal, table
@@ -37,7 +37,7 @@ pub(crate) struct Scaling {
 
 impl Scaling {
     /// Returns the command that prints the current and the available governors of each CPU, for
-    /// [`Scaling::parse`]. `cpus` is the folder in which Linux describes the CPUs.
+    /// [`Scaling::parse`]. `cpus` is the sysfs folder that describes the CPUs.
     fn query_command(cpus: &str) -> Vec<String> {
         let files = ["scaling_governor", "scaling_available_governors"]
             .map(|file| format!("{cpus}/cpu*/cpufreq/{file}"));

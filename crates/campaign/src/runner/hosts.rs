@@ -83,8 +83,8 @@ pub(super) trait Servers {
         point: &Point,
         aaaa: Share,
     ) -> Result<Self::Auth, ServerError>;
-    /// Starts a DUT for a point, configured with `auth` as its upstream server. The caller checks
-    /// that the DUT answers.
+    /// Starts a DUT for a measurement point, configured with `auth` as its upstream server. The
+    /// caller checks that the DUT answers.
     fn start_dut(
         &self,
         archive: &Archive,
@@ -92,7 +92,8 @@ pub(super) trait Servers {
         point: &Point,
         auth: &Self::Auth,
     ) -> Result<Self::Dut, ServerError>;
-    /// True if the servers of `auth` listen on the addresses that are queried at a point.
+    /// True if the servers of `auth` listen on the addresses that AuthDNS must have at a
+    /// measurement point.
     fn serves(&self, auth: &Self::Auth, point: &Point) -> bool;
     /// Returns the configuration of AuthDNS.
     fn auth_configuration(&self, auth: &Self::Auth) -> Configuration;
@@ -122,8 +123,8 @@ pub(super) trait Observers: Servers {
     /// governor.
     type GovernorGuard;
 
-    /// Checks that each host has the programs and CPUs for the points in `open`. Returns a sentence
-    /// for each missing program or CPU.
+    /// Checks that each host has the programs and CPUs for the incomplete measurement points
+    /// `open`. Returns a sentence for each missing program or CPU.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
     /// Returns the role of each host, and the facts about it. Empty for topology loopback, in which
     /// all servers run on this machine.
@@ -441,8 +442,8 @@ impl RealHosts<'_> {
         Ok((self.found(task, &measurer, &ended, begun, &text)?, cpu))
     }
 
-    /// Returns the address of each AuthDNS at a point. Conformance checks use a single AuthDNS,
-    /// which receives all upstream queries.
+    /// Returns the address of each AuthDNS at a measurement point. Conformance checks use a single
+    /// AuthDNS, which receives all upstream queries.
     fn auth_addresses(&self, point: &Point) -> Vec<SocketAddr> {
         let own = self.plan.self_test.as_ref().and_then(|test| test.family);
         let mut all = match point {

@@ -21,7 +21,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Measurement of the CPU use of the tester, AuthDNS and the DUT during one trial.
 pub(super) struct Meter<'a> {
     start: Instant,
-    /// End of the current second of the trial. The CPU times are read then.
+    /// Time of the next reading of the CPU times: the end of the current second of the trial.
     next: Instant,
     /// CPU time of each AuthDNS at the start of the trial, in seconds.
     auth_before: Vec<f64>,

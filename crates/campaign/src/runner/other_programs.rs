@@ -1,5 +1,5 @@
-//! Effect of other programs on the DUT's host. If other programs used the DUT's CPUs, they may have
-//! made a trial fail.
+//! Effect of other programs that run on the DUT's host. If other programs used the DUT's CPUs, they
+//! may have made a trial fail.
 
 use method::reason::{OtherUse, Reason, ReasonKind};
 use method::verdict::Verdict;
@@ -23,10 +23,11 @@ struct Circumstances {
     verdict: Verdict,
     /// Use of the DUT's CPUs by other programs; `None` if unknown.
     used: Option<OtherUse>,
-    /// True if the DUT runs on the tester's host. The user of the tester can keep that host idle.
+    /// True if the DUT runs on the tester's host. Only then is the trial repeated, because the user
+    /// of the tester can stop other programs on this host.
     is_testers_host: bool,
-    /// Number of earlier trials that other programs made invalid. Only trials of the same point,
-    /// search, rate and length are counted.
+    /// Number of earlier trials that other programs made invalid. Only trials of the same
+    /// measurement point, search, rate and length are counted.
     earlier: u32,
     /// Maximum number of repetitions of an invalid trial.
     retries: u32,

@@ -30,8 +30,8 @@ pub fn missing_here(plan: &Plan) -> Vec<String> {
     missing
 }
 
-/// Returns the points of a plan that need more cores than this machine has, or CPUs that this
-/// machine lacks. Empty if the DUT does not run on this machine.
+/// Returns the measurement points of a plan that need more cores than this machine has, or CPUs
+/// that this machine lacks. Empty if the DUT does not run on this machine.
 pub fn points_beyond_cpus(plan: &Plan) -> Vec<Point> {
     if far(plan)[Role::Dut as usize].is_some() {
         return Vec::new();
@@ -53,15 +53,16 @@ fn topology_here() -> CpuTopology {
     CpuTopology::parse(&String::from_utf8_lossy(&printed))
 }
 
-/// True if a host has too few CPUs for a point, or lacks a CPU that the plan names for the point.
+/// True if a host has too few CPUs for a measurement point, or lacks a CPU that the plan names for
+/// the point.
 fn is_beyond(plan: &Plan, point: &Point, has: &CpuTopology) -> bool {
     let Some(place) = point.place() else { return false };
     let cpus = has.cpus();
     place.cores > cpus.len() || plan.cpus_at(place).iter().any(|cpu| !cpus.contains(cpu))
 }
 
-/// Returns sentences about a plan. There is one for each host or address that cannot be checked
-/// from this machine, and one for each address that this machine lacks.
+/// Returns one sentence for each host or address of a plan that cannot be checked from this
+/// machine, and one sentence for each address that this machine lacks.
 pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     let Some(ssh) = &plan.ssh else { return Vec::new() };
     let far = far(plan);
@@ -96,8 +97,8 @@ pub fn unchecked_hosts(plan: &Plan) -> Vec<String> {
     all
 }
 
-/// Checks that each host has the programs and CPUs for the points in `open`. Returns a sentence for
-/// each missing program or CPU.
+/// Checks that each host has the programs and CPUs for the incomplete measurement points `open`.
+/// Returns a sentence for each missing program or CPU.
 ///
 /// # Errors
 /// Returns an error if a host is unreachable.
@@ -155,8 +156,8 @@ fn not_found(host: &str, whose: &str, program: &Path) -> String {
     )
 }
 
-/// Returns the programs that these points need on the host of a role. Each program comes with the
-/// name of its server.
+/// Returns the programs that measurement points need on the host of the tester, the DUT or AuthDNS.
+/// Each program comes with the name of its server.
 fn programs(plan: &Plan, role: Role, points: &[Point]) -> Vec<(String, PathBuf)> {
     match role {
         Role::Tester => Vec::new(),

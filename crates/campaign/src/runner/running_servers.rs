@@ -8,8 +8,8 @@
 //!
 //! A server is ready when it answers, not when its process has started. The command and the
 //! configuration file of a server are recorded for the report. The CPU placement of the DUT's
-//! threads is read under load. Dropping a server's value stops the server (with its stop command,
-//! if there is one) and removes its large files.
+//! threads is read under load. When the Rust value of a server is dropped, the server is stopped
+//! (with its stop command, if there is one) and its large files are removed.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -131,8 +131,9 @@ impl ServerError {
         }
     }
 
-    /// Converts an error of a host. A refused request means that the server could not be started.
-    /// An unreachable host is not an error of the server.
+    /// Converts an error of a host into an error of a server. If the host refused the request, the
+    /// server could not be started. Other errors, such as an unreachable host, are not caused by
+    /// the server.
     fn from_host_error(name: &str) -> impl Fn(HostError) -> ServerError {
         move |error| match error {
             HostError::Refused { why, .. } => ServerError::not_started(name, &why, String::new()),
@@ -142,7 +143,7 @@ impl ServerError {
 }
 
 /// Guard that removes large files of a server from the server's host when the guard is dropped.
-/// Otherwise the files of each point would fill the disk.
+/// Otherwise the files of each measurement point would fill the disk.
 struct LargeFilesGuard {
     machine: Machine,
     files: Vec<String>,
@@ -270,7 +271,8 @@ struct AuthServer {
     /// Status socket from which counters are read. `None` for servers without counters, and for
     /// servers that answer for the names of the conformance checks.
     status: Option<PathBuf>,
-    /// Access for the conformance checks; absent if the server answers for the names of trials.
+    /// Access to AuthDNS for the conformance checks; absent if the server answers for the names of
+    /// trials.
     checks: Option<CheckAccess>,
     listen: SocketAddr,
     configuration: Configuration,
@@ -397,13 +399,13 @@ pub(super) struct RunningDut {
     /// Guard that removes the large files of the server. This field comes after `process`, so that
     /// the process has ended before its files are removed.
     _bulk: LargeFilesGuard,
-    /// Command that stops the server. If it is not empty, the started process may exit while the
-    /// server keeps running.
+    /// Command that stops the server; may be empty. If there is a command, the started process may
+    /// exit while the server keeps running.
     stop: Vec<String>,
     /// Ids of the server's processes. Their CPU time and threads are observed.
     cpu_ids: RefCell<Vec<u32>>,
-    /// Command that prints the ids of the server's processes. Empty if the started process is the
-    /// server.
+    /// Command that prints the ids of the server's processes. No command is needed (empty) if the
+    /// started process is the server.
     cpu_pids: Vec<String>,
     /// The CPU placement of the DUT as configured, without observations from trials.
     place: CpuPlacement,

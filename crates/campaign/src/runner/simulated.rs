@@ -59,7 +59,7 @@ pub struct Simulated {
     events: Vec<(usize, Event)>,
     /// Number of trials so far.
     pub trials: Cell<usize>,
-    /// Number of readiness checks.
+    /// Number of readiness checks so far.
     pub readiness_checks: Cell<usize>,
     /// Number of testers among which each trial is distributed.
     pub testers: u16,
@@ -71,7 +71,8 @@ pub struct Simulated {
     pub broken: Option<(&'static str, usize)>,
     /// Role and facts of each host.
     pub facts: Vec<(String, Environment)>,
-    /// Index of the first trial in which the DUTs have a different version.
+    /// Index of the first trial in which the DUTs report a new version. Before this trial, they
+    /// report an older version.
     pub upgraded_at: usize,
     /// True if a DUT that has just started answers readiness checks with NXDOMAIN.
     pub denies_at_start: bool,
@@ -81,8 +82,8 @@ pub struct Simulated {
     /// True if the campaign continues after a failed self-test.
     pub keep_going: bool,
     hangs: Cell<bool>,
-    /// For each trial: the number of DUT starts so far, the position of the first name, and the
-    /// number of names.
+    /// For each trial: the number of DUT starts so far, the position of the first queried name in
+    /// the list of names, and the number of names.
     pub names: RefCell<Vec<(usize, u64, u64)>>,
     numa: Cell<u64>,
     /// Frequency governors of the DUT's host; empty if the host has no frequency scaling.

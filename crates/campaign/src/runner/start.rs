@@ -12,9 +12,9 @@ use crate::runner::running_servers::ServerError;
 use crate::runner::{Campaign, Testbed, is_right};
 
 impl<H: Hosts> Campaign<'_, H> {
-    /// Checks that the incomplete points can be measured: programs and CPUs exist, and each DUT
-    /// starts and answers as in a trial. A DUT that does not start is skipped, and the other DUTs
-    /// are measured.
+    /// Checks that the incomplete measurement points can be measured: programs and CPUs exist, and
+    /// each DUT starts and answers as in a trial. A DUT that does not start is skipped, and the
+    /// other DUTs are measured.
     ///
     /// # Errors
     /// Returns an error if a program or a CPU is missing, AuthDNS does not start, or no DUT starts.
@@ -51,8 +51,9 @@ impl<H: Hosts> Campaign<'_, H> {
         if firsts.is_empty() || has_started { Ok(()) } else { Err(CampaignError::NotReady(failed)) }
     }
 
-    /// Returns up to two incomplete points for each DUT: the first point with trials, and the first
-    /// point with conformance checks. The first point with each AuthDNS is also included.
+    /// Returns up to two incomplete measurement points for each DUT: the first point with trials,
+    /// and the first point with conformance checks. The first point with each AuthDNS is also
+    /// included.
     fn first_points(&self, open: &[Point]) -> Vec<Point> {
         let auth_of = |point: &Point| self.plan.auth_at(point).name().to_owned();
         let start = |point: &Point| (point.dut().map(str::to_owned), point.is_checked());
@@ -68,8 +69,8 @@ impl<H: Hosts> Campaign<'_, H> {
     }
 
     /// Records the version of a DUT, and starts the DUT. The running AuthDNS is used if it is
-    /// suitable for the point; otherwise a different AuthDNS is started. If the DUT does not start,
-    /// it is started a second time.
+    /// suitable for the measurement point; otherwise a different AuthDNS is started. If the DUT
+    /// does not start, it is started a second time.
     fn start_with_auth(
         &mut self,
         site: Option<Testbed<H>>,
@@ -88,8 +89,8 @@ impl<H: Hosts> Campaign<'_, H> {
         started.or_else(|error| self.start_again(point, error))
     }
 
-    /// Starts AuthDNS. For the points of a DUT, also starts the DUT with an empty cache. If the DUT
-    /// does not start, both are started a second time.
+    /// Starts AuthDNS. For the measurement points of a DUT, also starts the DUT with an empty
+    /// cache. If the DUT does not start, both are started a second time.
     ///
     /// # Errors
     /// Returns an error if AuthDNS does not start, or the DUT does not start the second time.
@@ -174,8 +175,8 @@ impl<H: Hosts> Campaign<'_, H> {
         })
     }
 
-    /// Returns a copy of the plan in which the AuthDNS of a point, with its CPUs, replaces the
-    /// AuthDNS in `[auth]`.
+    /// Returns a copy of the plan in which the AuthDNS of a measurement point, with its CPUs,
+    /// replaces the AuthDNS in `[auth]`.
     fn with_auth_of(&self, point: &Point) -> Plan {
         let mut plan = self.plan.clone();
         plan.auth = self.plan.auth_at(point).into_owned();

@@ -57,8 +57,8 @@ impl<H: Hosts> Campaign<'_, H> {
         plan
     }
 
-    /// Returns the block of names for a point's trials, and the position of the first name that the
-    /// trials query.
+    /// Returns the block of names for a measurement point's trials, and the position of the first
+    /// name that the trials query.
     pub(super) fn names(&self, point: &Point) -> (NameRange, u64) {
         let auth = self.plan.auth_at(point);
         if auth.driver.is_ours() {
@@ -93,13 +93,13 @@ impl<H: Hosts> Campaign<'_, H> {
         Err(CampaignError::Trial { rate: Some(step.rate), why, is_usage: true })
     }
 
-    /// Returns the step of a readiness check: its point, rate and length.
+    /// Returns the step of a readiness check: its measurement point, rate and length.
     pub(super) fn readiness_step(&self, point: &Point) -> Step {
         Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe }
     }
 
-    /// Returns the trial of a readiness check. The trial has the AAAA share of the point, and
-    /// queries a few names that no other trial uses.
+    /// Returns the trial of a readiness check. The trial has the AAAA share of the measurement
+    /// point, and queries a few names that no other trial uses.
     pub(super) fn readiness_task(&self, point: &Point) -> Task {
         let mut plan = self.base(&self.readiness_step(point), 0);
         if self.plan.auth_at(point).driver.is_ours() {
@@ -129,7 +129,7 @@ impl<H: Hosts> Campaign<'_, H> {
         Facts { shares_host, shares_cpus, ..trial.facts }
     }
 
-    /// True if the Measurer may share its CPUs with AuthDNS or a DUT.
+    /// True if AuthDNS or a DUT may run on the CPUs of the Measurer.
     fn shares_tester_cpus(&self) -> bool {
         let machines = self.hosts.machines();
         let points = self.plan.points();

@@ -54,7 +54,7 @@ struct ClockReading {
     /// Nanoseconds by which the remote clock is ahead of the clock of this host, if the delays in
     /// both directions are equal.
     ahead: i64,
-    /// Maximum error in nanoseconds: half of the round trip.
+    /// Maximum error of the offset, in nanoseconds: half of the round-trip time.
     error: u64,
 }
 

@@ -320,7 +320,8 @@ fn governors_are_set_for_points_and_restored_after() {
     }
 }
 
-/// The text of each point names the DUT's AuthDNS, and each AuthDNS has its own self-test.
+/// The text of each measurement point names the DUT's AuthDNS, and each AuthDNS has its own
+/// self-test.
 #[test]
 fn a_dut_is_measured_with_several_authdns_servers() {
     let text = PLAN.replace(
@@ -624,7 +625,7 @@ fn a_dut_without_checks_has_a_reason_and_no_result() {
     assert!(!Recorded::new(&plan, &entries).has_result(&point));
 }
 
-/// A point must not mix searches of two versions.
+/// A measurement point must not mix searches of two versions.
 #[test]
 fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
     let folder = tempfile::tempdir().unwrap();
@@ -644,8 +645,8 @@ fn a_server_that_is_upgraded_in_the_middle_ends_the_campaign() {
     assert!(results(&plan(), &whole).complete);
 }
 
-/// A resumed campaign continues after a host has changed. The report names the points that have
-/// trials from before and after the change.
+/// A resumed campaign continues after a host has changed. The report names the measurement points
+/// that have trials from before and after the change.
 #[test]
 fn a_host_changed_during_an_interruption_is_a_caveat() {
     let folder = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@
 //!
 //! A variant is a configuration of the DUT. All checks run with the usual variant. With any other
 //! variant, only those checks run whose result depends on the special setting of that variant. Each
-//! variant is a separate point, so that an interrupted run resumes at the next variant.
+//! variant is a separate measurement point, so that an interrupted run resumes at the next variant.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ const NO_RATE: Qps = Qps(1);
 /// Assumed duration of all checks of a DUT. This duration is long because many checks wait for a
 /// timeout.
 const ASSUMED: Duration = Duration::from_secs(90);
-/// Assumed duration of the checks of a variant other than the usual one. Most of this time is spent
-/// starting the server.
+/// Assumed duration of the checks in one special variant of the DUT's configuration. Most of this
+/// time is spent starting the server.
 const ASSUMED_OF_VARIANT: Duration = Duration::from_secs(5);
 
 /// The conformance checks, which a plan requests with the key `conform` in `[measure]`.

@@ -106,9 +106,10 @@ impl Measure for ConstantRateMeasure {
         Task::Trial(Box::new(base))
     }
 
-    /// Returns the tables and figures of the paper to which a point contributes. Tables with the
-    /// minimum and maximum number of memory pages need several trials. A curve over time needs a
-    /// trial of at least two seconds, and a curve over rates needs two rates at the same placement.
+    /// Returns the tables and figures of the paper to which a measurement point contributes. Tables
+    /// with the minimum and maximum number of memory pages need several trials. A curve over time
+    /// needs a trial of at least two seconds, and a curve over rates needs two rates at the same
+    /// placement.
     fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem> {
         let (Some(block), Point::ConstantRate(at)) = (block_of(plan, point), point) else {
             return Vec::new();
@@ -129,7 +130,7 @@ impl Measure for ConstantRateMeasure {
 }
 
 /// Returns the `[[measure.constant-rates]]` table that contains the placement and the rate of a
-/// point.
+/// measurement point.
 pub fn block_of(plan: &Plan, point: &Point) -> Option<ConstantRates> {
     let Point::ConstantRate(at) = point else { return None };
     let keys = plan.keys_of(plan.dut(&at.dut)?);

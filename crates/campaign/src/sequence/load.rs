@@ -1,5 +1,6 @@
-//! Load trials: queries to a DUT at shares of its worst-case median, on the same CPUs. The results
-//! are CPU use, latency, and efficiency (CPRDP, Lencse and Kadobayashi 2018, §VI).
+//! Load trials: queries to a DUT at fractions of the rate that it reached in the worst case on the
+//! same CPUs (median of the searches). The results are CPU use, latency, and efficiency (CPRDP,
+//! Lencse and Kadobayashi 2018, §VI).
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use crate::sequence::measure::{Measure, Paper, PaperItem};
 use crate::sequence::replay::Recorded;
 use crate::sequence::steps::{Task, TrialSequence};
 
-/// The measurement of `[measure.loads]`: trials at shares of the worst-case median.
+/// The measurement of `[measure.loads]`: trials at fractions of the rate that the DUT reached in
+/// the worst case (median of the searches).
 pub struct LoadMeasure;
 
 impl Measure for LoadMeasure {

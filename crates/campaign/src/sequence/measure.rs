@@ -26,16 +26,16 @@ pub trait Measure: Sync {
     /// Returns an error if a key has an invalid value. The message names the first such key.
     fn check(&self, plan: &Plan) -> Result<(), String>;
 
-    /// Returns the maximum number of trials of a point, and their total duration. Repetitions of
-    /// invalid trials are not included.
+    /// Returns the maximum number of trials of a measurement point, and their total duration.
+    /// Repetitions of invalid trials are not included.
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration);
 
-    /// Returns the sequence of trials of a point, positioned at the first trial. Returns `None` if
-    /// the rate depends on a different point that has no result yet.
+    /// Returns the sequence of trials of a measurement point, positioned at the first trial.
+    /// Returns `None` if the rate depends on a different point that has no result yet.
     fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence>;
 
-    /// True if the point can never be measured: it depends on a different point, which is complete
-    /// but yields no rate.
+    /// True if the measurement point can never be measured, because its rate depends on a different
+    /// point that is complete but has no median rate.
     fn can_never_run(&self, _recorded: &Recorded<'_>, _point: &Point) -> bool {
         false
     }
@@ -54,8 +54,8 @@ pub trait Measure: Sync {
     /// common.
     fn task(&self, plan: &Plan, step: &Step, base: TrialPlan) -> Task;
 
-    /// Returns the tables and figures of the papers to which this point contributes. The list may
-    /// be empty.
+    /// Returns the tables and figures of the papers to which this measurement point contributes.
+    /// The list may be empty.
     fn paper_items(&self, plan: &Plan, point: &Point) -> Vec<PaperItem>;
 }
 
@@ -71,9 +71,9 @@ pub struct PaperItem {
 /// Papers with measurements that a campaign can reproduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paper {
-    /// G. Lencse and Y. Kadobayashi, 2018.
+    /// Paper by G. Lencse and Y. Kadobayashi, 2018.
     Benchmarking,
-    /// G. Lencse, on MTD64 and dns64perf2.
+    /// Paper by G. Lencse on MTD64 and dns64perf2.
     Mtd64,
 }
 
@@ -101,7 +101,7 @@ impl Paper {
         }
     }
 
-    /// Returns the table or figure of this paper with the number `what`.
+    /// Returns table or figure number `what` of this paper.
     pub fn has(self, what: &'static str) -> PaperItem {
         PaperItem { paper: self, what }
     }

@@ -1,4 +1,5 @@
-//! Tests of the tables and figures of the papers to which the points of a plan contribute.
+//! Tests of the tables and figures of the papers to which the measurement points of a plan
+//! contribute.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -66,8 +67,8 @@ fn points_of_one_rate_at_a_place_make_no_curve() {
     );
 }
 
-/// Each table or figure with measurements of a server in the papers has a point in the built-in
-/// plan `paper`.
+/// Each table or figure with measurements of a server in the papers has a measurement point in the
+/// built-in plan `paper`.
 #[test]
 fn all_measurements_of_the_papers_are_covered() {
     let plan = Plan::load(Path::new("paper")).unwrap();

@@ -1,6 +1,6 @@
-//! Replay of a journal: the recorded verdicts are applied to the sequence of trials of each point.
-//! The runner and the computation of results use the same replay. Both therefore use the same
-//! trials for a point.
+//! Replay of a journal: the recorded verdicts are applied to the sequence of trials of each
+//! measurement point. The runner and the computation of results use the same replay. Both therefore
+//! use the same trials for a point.
 
 use method::evidence::Deviation;
 use method::narrow::Length;
@@ -23,24 +23,25 @@ pub struct Recorded<'a> {
     pub entries: &'a [Entry],
 }
 
-/// Progress of a point, after the replay of its trials.
+/// Progress of a measurement point, after the replay of its trials.
 pub struct Replay<'a> {
     /// The sequence of trials, positioned after the last trial in `trials`.
     pub sequence: TrialSequence,
-    /// The trials in the journal that match the sequence of the point, in order. Other trials of
-    /// the point are not included.
+    /// The trials in the journal that match the sequence of the measurement point, in order. Other
+    /// trials of the point are not included.
     pub trials: Vec<&'a Measured>,
-    /// Present if the point is void: AuthDNS's counters show that the DUT was not measured under
-    /// the conditions of this point. The point then has no result.
+    /// Present if the measurement point is void: AuthDNS's counters show that the DUT was not
+    /// measured under the conditions of this point. The point then has no result.
     pub void: Option<Deviation>,
-    /// Reason why the DUT's host cannot set the CPU frequency governor of the point.
+    /// Reason why the DUT's host cannot set the CPU frequency governor of the measurement point.
     pub cannot: Option<&'a CannotBeMade>,
 }
 
 impl Replay<'_> {
-    /// Returns the next trial, or `None` if the point is complete or can have no result.
+    /// Returns the next trial, or `None` if the measurement point is complete or can have no
+    /// result.
     pub fn due(&self) -> Option<Due> {
-        // Further trials of a void point would have the same deviation.
+        // The point is void: further trials would have the same deviation.
         if self.void.is_some() || self.cannot.is_some() { None } else { self.sequence.next() }
     }
 }
@@ -51,13 +52,13 @@ impl<'a> Recorded<'a> {
         Recorded { plan, entries }
     }
 
-    /// Returns all finished trials of a point, including those that the point's expected sequence
-    /// of trials does not contain.
+    /// Returns all finished trials of a measurement point, including those that the point's
+    /// expected sequence of trials does not contain.
     pub fn measured(&self, point: &'a Point) -> impl Iterator<Item = &'a Measured> + use<'a> {
         self.finished().filter(move |measured| measured.step.point == *point)
     }
 
-    /// Returns those trials of a point that were repeated because the DUT died or hung.
+    /// Returns those trials of a measurement point that were repeated because the DUT died or hung.
     pub(crate) fn repeated<'p>(
         &self,
         point: &'p Point,
@@ -68,8 +69,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// Returns all finished trials in the journal, in order, except trials of points that were
-    /// measured again later.
+    /// Returns all finished trials in the journal, in order, except trials of measurement points
+    /// that were measured again later.
     pub fn finished(&self) -> impl Iterator<Item = &'a Measured> + use<'a> {
         let redone = self.entries.iter().enumerate().rev().find_map(|(at, entry)| match entry {
             Entry::Redone(redo) => Some((at, *redo)),
@@ -84,8 +85,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// Replays the trials of a point. Returns `None` if the rate depends on a different point that
-    /// has no result yet.
+    /// Replays the trials of a measurement point. Returns `None` if the rate depends on a different
+    /// point that has no result yet.
     pub fn replay(&self, point: &Point) -> Option<Replay<'a>> {
         let mut sequence = point.measure().sequence(self, point)?;
         let mut left: Vec<&Measured> =
@@ -110,7 +111,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// Returns the recorded reason why the DUT's host cannot set the CPU frequency governor of a
-    /// point.
+    /// measurement point.
     pub fn cannot(&self, point: &Point) -> Option<&'a CannotBeMade> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::CannotBeMade { point: of, why } if of == point => Some(why),
@@ -118,8 +119,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// True if the journal contains all trials that the plan requires for a point, or shows that
-    /// the point can have no result.
+    /// True if the journal contains all trials that the plan requires for a measurement point, or
+    /// shows that the point can have no result.
     pub fn is_complete(&self, point: &Point) -> bool {
         match self.replay(point) {
             Some(replay) => replay.due().is_none(),
@@ -127,8 +128,9 @@ impl<'a> Recorded<'a> {
         }
     }
 
-    /// Returns the median of the finished worst-case searches of a DUT at a placement. Returns
-    /// `None` if there is no median, or if the point is void.
+    /// Returns the median result of the finished worst-case searches of a DUT at a CPU placement.
+    /// Returns `None` if there is no median, or if the DUT was not measured under the requested
+    /// conditions.
     pub(crate) fn median_at(&self, dut: &str, place: &Cores) -> Option<f64> {
         let point = Point::Search(Conditions::worst_case(dut, place.clone()));
         let replay = self.replay(&point).filter(|replay| replay.void.is_none())?;
@@ -136,10 +138,10 @@ impl<'a> Recorded<'a> {
         Figures::of(&replay.sequence.searches()?.found(), 1.0, resolution).median
     }
 
-    /// Returns the rate up to which the self-test validates the tester at a point. The rate is
-    /// computed from the smallest result of the self-test's searches, and is 0 if one of the
-    /// searches found no passing rate. Returns `None` if the plan has no self-test, or none of its
-    /// searches has ended.
+    /// Returns the rate up to which the self-test validates the tester at a measurement point. The
+    /// rate is computed from the smallest result of the self-test's searches, and is 0 if one of
+    /// the searches found no passing rate. Returns `None` if the plan has no self-test, or none of
+    /// its searches has ended.
     pub fn allowed(&self, point: &Point) -> Option<Qps> {
         let test = self.plan.self_test.as_ref()?;
         let replay = self.replay(&self.plan.self_test_for(point)?)?;
@@ -164,9 +166,9 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// Returns the deviation that makes the point of a trial void: the DUT was not queried under the
-/// conditions of that point. `searches` is the sequence of the point, or `None` if the point does
-/// not consist of searches.
+/// Returns the deviation of a trial from the conditions of its measurement point, or `None` if
+/// there is no deviation. A point with such a deviation is void and has no result. `searches` is
+/// the point's sequence of searches, or `None` if the point does not consist of searches.
 pub(crate) fn void_deviation(
     measured: &Measured,
     searches: Option<&SearchSequence>,
@@ -190,8 +192,8 @@ pub(crate) fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
     }
 }
 
-/// Returns the requested distance between the highest passed and the lowest failed rate at a point.
-/// For an MLRsearch, returns the distance that was reached.
+/// Returns the requested distance between the highest passed and the lowest failed rate at a
+/// measurement point. For an MLRsearch, returns the distance that was reached.
 pub(crate) fn resolution(recorded: &Recorded<'_>, point: &Point) -> Option<Qps> {
     let plan = recorded.plan;
     let wanted = wanted_resolution(plan, &plan.range(plan.dut(point.dut()?)?));

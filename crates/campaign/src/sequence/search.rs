@@ -141,8 +141,8 @@ impl Measure for SearchMeasure {
     }
 }
 
-/// Returns the number and the range of the searches of a point, or `None` if the point does not
-/// consist of searches.
+/// Returns the number and the range of the searches of a measurement point, or `None` if the point
+/// does not consist of searches.
 fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     let Point::Search(conditions) = point else { return None };
     let range = plan.range(plan.dut(&conditions.dut)?);
@@ -150,7 +150,8 @@ fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     Some(SetPlan { range, repeat: s.repeat, probes: s.probe.is_some() })
 }
 
-/// Returns the search method of a point, or `None` if the point does not consist of searches.
+/// Returns the search method of a measurement point, or `None` if the point does not consist of
+/// searches.
 fn method_of(plan: &Plan, point: &Point) -> Option<Method> {
     let Point::Search(conditions) = point else { return None };
     Some(plan.search.method_for(plan.trial.duration, conditions.accept))

@@ -1,5 +1,5 @@
-//! The sequence of trials of a point: searches, or repetitions at one rate. This module also
-//! defines the tester's task in each trial.
+//! The sequence of trials of a measurement point: searches, or repetitions at one rate. This module
+//! also defines the tester's task in each trial.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,9 +32,9 @@ pub struct GoalFigures {
     pub goal: Goal,
     /// Statistics of the searches' lower bounds, in queries per second.
     pub figures: Figures,
-    /// Largest factor by which short trials may overstate the lower bounds. The cause is that
-    /// replies count even if they arrive after the end of sending. The lower end of the interval is
-    /// divided by this factor. A factor of 1 means that the bounds are not overstated.
+    /// Largest factor by which short trials may overstate the lower bounds. Short trials overstate
+    /// them, because replies that arrive after the end of sending also count. The lower end of the
+    /// interval is divided by this factor. A factor of 1 means that the bounds are not overstated.
     pub overstatement: f64,
     /// Maximum distance between the two bounds of a search.
     pub resolution: Qps,
@@ -51,7 +51,7 @@ fn apart(found: &Found) -> Option<Qps> {
     Some(Qps(found.failed?.0.saturating_sub(found.highest?.0)))
 }
 
-/// The searches of a point, and their progress.
+/// The searches of a measurement point, and their progress.
 #[derive(Clone, Debug)]
 pub enum SearchSequence {
     /// Searches by bisection of the range.
@@ -107,7 +107,7 @@ impl SearchSequence {
     }
 
     /// Returns the verdict of a trial for all goals. The verdict recorded with the trial applies
-    /// only to the first goal. The trial is invalid in two cases: losses of the tester or a slow
+    /// only to the first goal. The trial is invalid in two cases: losses at the tester or a slow
     /// AuthDNS decide the verdict for a goal, or the trial deviates from the requested conditions.
     pub(crate) fn verdict_of(&self, trial: &TrialResult) -> Verdict {
         let in_doubt = self.goal_acceptances().any(|accept| trial.is_in_doubt(accept));
@@ -205,7 +205,7 @@ pub enum Task {
     Conform(ConformPlan),
 }
 
-/// The sequence of trials of a point.
+/// The sequence of trials of a measurement point.
 #[derive(Clone, Debug)]
 pub enum TrialSequence {
     /// Searches.
@@ -231,7 +231,7 @@ impl TrialSequence {
         }
     }
 
-    /// Returns the searches, or `None` if the point does not consist of searches.
+    /// Returns the searches, or `None` if the measurement point does not consist of searches.
     pub(crate) fn searches(&self) -> Option<&SearchSequence> {
         match self {
             TrialSequence::Searches(searches) => Some(searches),
@@ -254,7 +254,8 @@ pub struct LoopPlan {
     pub blocks: u8,
     /// Timeout of a query.
     pub timeout: Duration,
-    /// First octet of the addresses that all queried names encode.
+    /// First octet of the IPv4 addresses that are encoded in the queried names; the same for all
+    /// names.
     pub space: u8,
     /// DNS64 prefix that the synthesized addresses must have.
     pub prefix: Prefix,
