@@ -206,7 +206,7 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
 }
 
 /// Contents of `environment.json`: facts and format version. Files in older run folders have no
-/// format version, and no program needs it.
+/// format version. No program needs this version.
 #[derive(Serialize)]
 struct VersionedEnvironment<'a> {
     schema_version: u32,

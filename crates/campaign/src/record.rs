@@ -109,7 +109,7 @@ pub enum Entry {
     },
 }
 
-/// Points that `campaign resume --redo` measures again.
+/// Measurement points that `campaign resume --redo` measures again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Redo {
@@ -160,7 +160,7 @@ pub struct Step {
 /// A finished trial: the tester's result, and observations of the servers and hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Measured {
-    /// Point, search, rate and length of the trial.
+    /// Measurement point, search, rate and length of the trial.
     #[serde(flatten)]
     pub step: Step,
     /// The result that the tester reported.

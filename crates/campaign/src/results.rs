@@ -529,8 +529,9 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     noncompliance_of(&all)
 }
 
-/// Counts the usable searches of each measurement point that affects the compliance with RFC 8219,
-/// and returns the smallest count. Returns `None` if none of these points has a trial.
+/// For each measurement point that affects the compliance with RFC 8219, counts the searches that
+/// could measure at least the lowest rate. Returns the smallest of these counts, or `None` if none
+/// of these points has a trial.
 fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     let of = |point: &Point| {
         let Point::Search(conditions) = point else { return None };

@@ -214,7 +214,7 @@ pub trait Runner {
         plan: &TrialPlan,
         standing: SearchProgress,
     ) -> Result<TrialResult, TrialError>;
-    /// Examines the first trial of the set, which may be a trial from the journal.
+    /// Examines the first trial of the set of searches, which may be a trial from the journal.
     ///
     /// # Errors
     /// Returns an error if the trial shows that the server is misconfigured. The set of searches

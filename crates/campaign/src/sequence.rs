@@ -1,7 +1,7 @@
-//! The kinds of measurement, one file for each kind. Each file defines the points, the checks of
-//! plan keys, and the sequence of trials of a point. In `results`, the file of the same name
-//! computes the results. In the crate `report`, the file of the same name creates tables and
-//! figures.
+//! The kinds of measurement, one file for each kind. Each file defines the measurement points of
+//! one kind, the checks of plan keys, and the sequence of trials of a point. In `results`, the file
+//! of the same name computes the results. In the crate `report`, the file of the same name creates
+//! tables and figures.
 //!
 //! ```text
 //! plan ─► Measure::points ─► Measure::sequence ─► task ─► (a trial runs elsewhere) ─► journal
@@ -45,7 +45,7 @@ pub const ALL: [&dyn Measure; 6] = [
     &conform::ConformMeasure,
 ];
 
-/// Returns the kind of measurement of a point.
+/// Returns the kind of a measurement point.
 pub fn of(point: &Point) -> &'static dyn Measure {
     match point {
         Point::SelfTest(_) => &self_test::SelfTestMeasure,
@@ -67,7 +67,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), String> {
 }
 
 impl Point {
-    /// Returns the kind of measurement of this point.
+    /// Returns the kind of this measurement point.
     pub fn measure(&self) -> &'static dyn Measure {
         of(self)
     }

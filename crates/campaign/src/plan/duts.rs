@@ -35,8 +35,8 @@ impl Plan {
         }
     }
 
-    /// Returns the core counts with which a DUT is measured. By default, AAAA shares and cached
-    /// shares are measured with the first core count only.
+    /// Returns the core counts with which a DUT is measured. By default, searches with various
+    /// shares of AAAA records and of cached names use only the first core count.
     pub(crate) fn cores_of(&self, dut: &DutPlan) -> Vec<usize> {
         self.keys_of(dut).cores()
     }

@@ -45,8 +45,8 @@ pub struct Keys {
     /// True if every combination of a share in `aaaa-shares` and a share in `cached-shares` is also
     /// measured.
     pub table: bool,
-    /// Core counts and placements at which AAAA shares and cached shares are measured; default: the
-    /// first core count.
+    /// Core counts and placements for the searches with the shares in `aaaa-shares` and
+    /// `cached-shares`; default: the first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
     /// Trials at fractions of the rate that the DUT reached in the worst case (median of the
@@ -114,10 +114,12 @@ pub struct DutKeys {
     /// Shares of queries for cached names (β) for this DUT, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_shares: Option<Vec<Share>>,
-    /// True if this DUT is measured with every combination of AAAA share and cached share.
+    /// True if this DUT is also measured with every combination of a share in `aaaa-shares` and a
+    /// share in `cached-shares`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<bool>,
-    /// Core counts and placements at which AAAA shares and cached shares are measured for this DUT.
+    /// Core counts and placements for the searches of this DUT with the shares in `aaaa-shares` and
+    /// `cached-shares`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
     /// Trials of this DUT at fractions of the rate that it reached in the worst case (median of the
@@ -185,7 +187,8 @@ impl Keys {
         }
     }
 
-    /// Returns the CPU placements at which trials with AAAA shares and cached shares run.
+    /// Returns the CPU placements for searches with various shares of names with an AAAA record,
+    /// and of cached names.
     pub fn share_places(&self) -> Vec<Cores> {
         self.places_or_first(self.shares_at.as_deref())
     }
@@ -255,8 +258,8 @@ pub struct ConstantRates {
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
-    /// Initial part of each trial, which is excluded from the CPU figures because the CPU use is
-    /// not yet steady.
+    /// Initial part of each trial, in which the CPU use is not yet steady. This part is excluded
+    /// from the computed CPU use.
     #[serde(default, with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,
@@ -279,8 +282,8 @@ pub struct Loads {
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub duration: Duration,
-    /// Initial part of each trial, which is excluded from the CPU figures because the CPU use is
-    /// not yet steady.
+    /// Initial part of each trial, in which the CPU use is not yet steady. This part is excluded
+    /// from the computed CPU use.
     #[serde(with = "crate::plan::quantity::plan_time")]
     #[schemars(with = "crate::plan::quantity::Time")]
     pub transient: Duration,

@@ -32,8 +32,8 @@ fn value(plan: &impl Serialize) -> Value {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Compares the values `a` and `b` of the key `at` in two plans. Each key below `at` with different
-/// values is added to `keys`.
+/// Compares the values `a` and `b` that two plans have for the key `at`. Adds each key with
+/// different values to `keys`. If the values contain further keys, these are compared one by one.
 fn compare(a: &Value, b: &Value, at: &str, keys: &mut Vec<String>) {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {

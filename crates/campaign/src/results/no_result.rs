@@ -40,7 +40,7 @@ pub enum NoResult {
     NoPassingRate,
     /// The DUT's host cannot set the CPU frequency governor of the measurement point.
     CannotBeMade(CannotBeMade),
-    /// The host does not count the quantity, such as CPU use.
+    /// The host does not report the quantity, such as CPU use.
     NotCounted,
     /// No check could be executed.
     NotChecked {

@@ -26,12 +26,12 @@ pub struct Sustained {
     pub invalid: usize,
     /// True if all trials of the plan are done.
     pub complete: bool,
-    /// Reason why there are no figures; absent if there are figures.
+    /// Reason why there are no measured values; absent if there are measured values.
     pub missing: Option<NoResult>,
     /// True if all valid trials passed; absent if no trial is valid.
     pub passed: Option<bool>,
     /// For each valid trial in which the DUT died or hung, the way in which it failed. If there is
-    /// such a trial, there are no figures for CPU use, latency and memory.
+    /// such a trial, there are no values for CPU use, latency and memory.
     pub ended: Vec<DutEnd>,
     /// Present if the measurement point is void: AuthDNS's counters show that the DUT was not
     /// measured under the conditions of this point.
@@ -96,7 +96,7 @@ impl Sustained {
     }
 
     /// Returns the state of the trials as text: the number of trials that passed or failed, or the
-    /// reason why there are no figures.
+    /// reason why there are no measured values.
     pub fn state(&self) -> String {
         let invalid = match self.invalid {
             0 => String::new(),
@@ -134,7 +134,7 @@ pub(super) struct ValidTrials<'a> {
     pub invalid: usize,
     /// For each valid trial in which the DUT died or hung, the way in which it failed.
     pub ended: Vec<DutEnd>,
-    /// Reason why there are no figures; absent if there are figures.
+    /// Reason why there are no measured values; absent if there are measured values.
     pub missing: Option<NoResult>,
     /// True if all valid trials passed; `None` if no trial is valid.
     pub passed: Option<bool>,

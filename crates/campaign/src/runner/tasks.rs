@@ -98,8 +98,8 @@ impl<H: Hosts> Campaign<'_, H> {
         Step { point: point.clone(), repeat: 0, rate: Qps(50), length: Length::Probe }
     }
 
-    /// Returns the trial of a readiness check. The trial has the AAAA share of the measurement
-    /// point, and queries a few names that no other trial uses.
+    /// Returns the trial of a readiness check. It queries a few names that no other trial uses. The
+    /// share of names with an AAAA record is the same as at the measurement point.
     pub(super) fn readiness_task(&self, point: &Point) -> Task {
         let mut plan = self.base(&self.readiness_step(point), 0);
         if self.plan.auth_at(point).driver.is_ours() {

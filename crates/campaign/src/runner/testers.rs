@@ -44,7 +44,7 @@ const LEAD: Nanos = Nanos(2 * Nanos::SECOND.0);
 const TELLING: Nanos = Nanos::from_millis(500);
 /// Time allowed for a tester's process to exit after the last reply timeout.
 const PRINTS: Duration = Duration::from_secs(30);
-/// Number of times that each clock is read. The reading with the shortest round trip counts.
+/// Number of times that each clock is read. The reading with the shortest round-trip time is used.
 const READINGS: u32 = 8;
 
 /// Offset of a remote host's clock from the clock of this host, by the method of F. Cristian

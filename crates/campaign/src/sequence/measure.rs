@@ -16,8 +16,8 @@ pub trait Measure: Sync {
     /// `results.csv`.
     fn name(&self) -> &'static str;
 
-    /// Returns the points of this kind of measurement for a DUT, in order. If `dut` is `None`,
-    /// returns the points that belong to no DUT.
+    /// Returns the measurement points of this kind for a DUT, in order. If `dut` is `None`, returns
+    /// the measurement points that belong to no DUT.
     fn points(&self, plan: &Plan, dut: Option<&DutPlan>) -> Vec<Point>;
 
     /// Checks the plan keys of this kind of measurement.

@@ -160,9 +160,9 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the distance between passed and failed rates. For a bisection, the distance is
-    /// `wanted`. For an MLRsearch, the distance is the largest that any search reached, or `wanted`
-    /// if no search found both rates.
+    /// Returns the distance between the highest passed and the lowest failed rate. For a bisection,
+    /// the distance is `wanted`. For an MLRsearch, the distance is the largest that any search
+    /// reached, or `wanted` if no search found both rates.
     pub fn resolution(&self, wanted: Qps) -> Qps {
         match self {
             SearchSequence::Bisection(_) => wanted,
