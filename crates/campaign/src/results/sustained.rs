@@ -88,9 +88,9 @@ impl Sustained {
         self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
     }
 
-    /// True if at least one trial is valid, and one of these conditions holds: a valid trial
-    /// failed, the DUT died or hung, or the DUT was not measured under the requested conditions. In
-    /// charts, a mark replaces the value.
+    /// True if there is a valid trial, and one of these conditions holds: a valid trial failed, the
+    /// DUT died or hung, or the requested conditions were not met. In charts, a mark replaces the
+    /// value.
     pub fn has_failed(&self) -> bool {
         self.passed.is_some() && !self.is_sound()
     }

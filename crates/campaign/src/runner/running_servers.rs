@@ -8,8 +8,8 @@
 //!
 //! A server is ready when it answers, not when its process has started. The command and the
 //! configuration file of a server are recorded for the report. The CPU placement of the DUT's
-//! threads is read under load. When the Rust value of a server is dropped, the server is stopped
-//! (with its stop command, if there is one) and its large files are removed.
+//! threads is read under load. If the Rust value of a server is dropped, the server is stopped, and
+//! its large files are removed. The stop command of the server is used if there is one.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
