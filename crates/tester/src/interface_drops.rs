@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InterfaceDrops {
     /// Received packets that were dropped, for instance in the backlog or in the network card's ring. Each failed read
-    /// of the kernel's counter adds 1. If AF_XDP with zero-copy serves the interface, this count is 0, and the drops
-    /// are counted in `socket_drops`.
+    /// of the kernel's counter adds 1. If the interface is used by AF_XDP in zero-copy mode, this count is 0, and the
+    /// drops are counted in `socket_drops`.
     pub receive: u64,
     /// Packets that were dropped before they were sent.
     pub send: u64,
@@ -41,7 +41,8 @@ impl InterfaceDrops {
     }
 }
 
-/// Returns the number of UDP send losses in excess of the `queued` packets that queueing disciplines dropped.
+/// Returns the number by which UDP's count of failed sends (`no_room_to_send`) exceeds the number of packets dropped by
+/// queueing disciplines (`queued`). The result is 0 if the count is lower.
 ///
 /// If a discipline rejects a packet at once, the sender is informed, so both the discipline and UDP count the packet. A
 /// packet that was dropped later, or sent by another program, is in only one of the two counters.

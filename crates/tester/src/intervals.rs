@@ -60,7 +60,7 @@ impl Interval {
 pub struct Intervals {
     /// Width of each interval.
     pub width: Nanos,
-    /// The intervals, beginning at the start.
+    /// The intervals, in order of time. The first interval begins at the start of the measurement.
     pub list: Vec<Interval>,
 }
 

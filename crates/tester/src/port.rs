@@ -39,8 +39,8 @@ impl Port {
         interface: &XdpInterface,
     ) -> impl Iterator<Item = Port> {
         let may_join = interface.may_join();
-        // With zero-copy, only the interface counts the packets dropped before the rings. The first queue's port reads
-        // this counter for all queues.
+        // In zero-copy mode, only the interface counts the packets dropped before the rings. The first queue's port
+        // reads this counter for all queues.
         let mut device = (interface.attach_mode == AttachMode::ZeroCopy)
             .then(|| Device::of(&interface.interface));
         servers.into_iter().map(move |server| Port::Rings {
@@ -155,7 +155,7 @@ impl Device {
     }
 }
 
-/// Returns the counters of an interface used by AF_XDP, if they are reported.
+/// Returns the counters of an interface used by AF_XDP; `None` if the kernel does not report them.
 fn counters(interface: &str) -> Option<InterfaceCounters> {
     interface_counters(interface, PacketPath::Xdp).ok()
 }

@@ -107,20 +107,21 @@ pub struct ReferenceCounters {
 
 /// A token bucket with an exact long-term rate.
 ///
-/// The bucket saves up tokens, for up to `burst` of time, while the client pauses within a trial. After a pause of
-/// [`TokenBucket::NEW_TRIAL`], the next query begins a new trial. The bucket is then filled on credit, because the
-/// first queries of a trial may also be late and arrive together. The credit is paid back over the first half second.
-/// From then on, at most capacity · time queries have been answered, so a trial of half a second or more above the
-/// capacity loses queries.
+/// If the client pauses within a trial, the bucket saves up the tokens of at most the time `burst`. The queries that
+/// arrive together after the pause are thus answered. After a pause of [`TokenBucket::NEW_TRIAL`], the next query
+/// begins a new trial. The bucket is then filled on credit, because the first queries of a trial may also arrive
+/// together. The credit is paid back over the first half second. From then on, at most capacity · time queries have
+/// been answered, so a trial of half a second or more above the capacity loses queries.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
-    /// Time per query in 2⁻²⁰ ns. The rounding error is at most one query in several hours.
+    /// Interval between two tokens, in units of 2⁻²⁰ ns. The rounding error is at most one query in several hours.
     cost: u64,
-    /// Maximum time that is saved up. It is also the credit at the beginning of a trial.
+    /// Capacity of the bucket, expressed as the time needed to fill it. The credit at the beginning of a trial is equal
+    /// to this capacity.
     burst: i64,
     last: Option<Nanos>,
     began: Nanos,
-    /// Saved-up time in 2⁻²⁰ ns.
+    /// Tokens in the bucket, expressed as the time needed to add them, in units of 2⁻²⁰ ns.
     level: i64,
     repaid: i64,
 }
@@ -159,8 +160,7 @@ impl TokenBucket {
         };
         self.last = Some(self.last.unwrap_or(now).max(now));
         self.level += (passed.0 << Self::SCALE) as i64;
-        // Part of the credit that must be paid back by now. The first query is free; the rest of the credit is paid
-        // back.
+        // Part of the credit that must be paid back by now. The token of the first query is not paid back.
         let lent = self.burst - self.cost as i64;
         let share = now.since(self.began).0.min(Self::REPAYMENT.0);
         let due = (i128::from(lent) * i128::from(share) / i128::from(Self::REPAYMENT.0)) as i64;
@@ -181,7 +181,8 @@ struct RandomFailures {
     /// Probability that a trial loses a query.
     chance: f64,
     last: Option<Nanos>,
-    /// Time from which the next query of the current trial is lost; `None` if no query is to be lost.
+    /// The first query of the current trial that arrives at this time or later is lost; `None` if no query is to be
+    /// lost.
     due: Option<Nanos>,
 }
 
@@ -210,7 +211,7 @@ pub enum ReferenceError {
     /// The address cannot be served, or AF_XDP does not work on the interface.
     #[error(transparent)]
     Serve(#[from] AuthError),
-    /// An interface with several queues, each of which would have a separate capacity.
+    /// The interface has several queues. This is not supported, because each queue would have a separate capacity.
     #[error(
         "{interface} has {queues} queues, and a reference DUT supports one: ethtool -L {interface} combined 1"
     )]

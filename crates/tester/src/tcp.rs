@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Pause after a failed accept(2). If the process has no file descriptor left, the listener stays readable. Without the
 /// pause, the loop would then be a busy loop.
 const NO_DESCRIPTOR: Duration = Duration::from_millis(50);
-/// Longest wait for a connection; the loop then waits again.
+/// Maximum duration of one wait for a new connection. After this time, the listener waits again.
 const WAIT: Duration = Duration::from_secs(60);
 
 /// Tokens by which the poller identifies the listener and the stop signal.

@@ -22,8 +22,8 @@ pub struct UpstreamQueryConfig {
     pub upstream: SocketAddr,
     /// Number of times that each query is sent. 2 simulates a DUT that retries at once.
     pub times: u8,
-    /// Share of new names for which an upstream query is sent. A share below 100 % simulates a DUT that answers new
-    /// names without an upstream query.
+    /// Share of new names for which an upstream query is sent. A share below 100 % simulates a DUT that answers queries
+    /// for some new names without an upstream query.
     pub new_names: Share,
     /// True if the reference DUT queries each name only once, like a DUT with a cache.
     pub remembers: bool,

@@ -1,4 +1,4 @@
-//! Time that packets of the tester's host wait in a queueing discipline, for the Measurer and for AuthDNS.
+//! Times for which packets wait in a queueing discipline of a tester's host. The Measurer and AuthDNS share this code.
 
 use method::reason::HostLoss;
 use net::queueing::{Queueing, Waiting};

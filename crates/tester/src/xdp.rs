@@ -61,10 +61,11 @@ impl XdpInterface {
     }
 }
 
-/// Returns the number of messages that follow the first message in a joined datagram.
+/// Returns the number of messages that follow the first message in a datagram that the kernel joined from several
+/// datagrams.
 ///
-/// A datagram without a partial checksum is not joined, so trailing data in it is ignored. The kernel leaves the
-/// checksum of joined datagrams to the network card.
+/// The kernel leaves the checksum of a joined datagram to the network card, so this checksum is partial. A datagram
+/// with a complete checksum is not joined. In this case the result is 0, even if data follows the first message.
 pub(crate) fn joined_behind(bytes: &[u8], has_partial_checksum: bool) -> u64 {
     let length = joined::segment(bytes).filter(|_| has_partial_checksum);
     length.map_or(0, |length| (bytes.len().div_ceil(length) - 1) as u64)

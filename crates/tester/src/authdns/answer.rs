@@ -14,7 +14,7 @@ use wire::view::{CLASS_IN, Message, rtype};
 pub const MAX_UDP: usize = 1232;
 /// UDP payload in octets that every client accepts (RFC 1035 §2.3.4).
 const MIN_UDP: usize = 512;
-/// Length of the longest answer in octets.
+/// Maximum length of a reply in octets.
 pub const MAX_REPLY: usize = 1024;
 
 /// Label of the zone's name server.
@@ -55,9 +55,9 @@ pub enum Kind {
 /// Types of queries that a DNS64 server sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryType {
-    /// A, from which a DNS64 server synthesizes AAAA records.
+    /// Record type A. A DNS64 server synthesizes AAAA records from A records.
     A,
-    /// AAAA, which a DNS64 server queries to check for native records.
+    /// Record type AAAA. A DNS64 server queries AAAA records to check for native addresses.
     Aaaa,
     /// Any other type, and queries without a readable question.
     Other,
@@ -72,7 +72,7 @@ pub struct Answered {
     pub kind: Kind,
     /// Queried type.
     pub qtype: QueryType,
-    /// Address encoded in the queried name, if it is a name of the tester.
+    /// Address encoded in the queried name; `None` if the name does not have the format of the tester's names.
     pub name: Option<Ipv4Addr>,
 }
 
@@ -124,7 +124,7 @@ impl Writer<'_> {
     }
 }
 
-/// Offsets of the header's section counts.
+/// Offsets in a message of the header's counts of answer, authority and additional records.
 const ANCOUNT: usize = 6;
 const NSCOUNT: usize = 8;
 const ARCOUNT: usize = 10;

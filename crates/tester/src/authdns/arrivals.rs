@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 const MOST_TAPS: usize = 32;
 /// Interval between comparisons of the counters while datagrams wait in the sockets.
 const AGAIN: Duration = Duration::from_millis(1);
-/// Maximum number of comparisons, after which the datagrams that make up the difference count as missed. By then each
-/// worker has published its counters.
+/// Maximum number of comparisons. If there are still fewer datagrams at the sockets than at the interfaces, the
+/// difference counts as missed. By then each worker has published its counters.
 const COMPARISONS: u32 = 200;
 
 /// Numbers of datagrams for AuthDNS since AuthDNS's status was first read, not counting datagrams received by AF_XDP.
@@ -38,14 +38,15 @@ pub struct Arrived {
 }
 
 impl Arrived {
-    /// Returns the number of datagrams that arrived at the interfaces after `before` was read, but not at a socket.
+    /// Returns the number of datagrams that arrived at an interface after `before` was read, and then did not arrive at
+    /// a socket.
     pub(super) fn missed_since(&self, before: &Arrived) -> u64 {
         let came = self.interfaces.saturating_sub(before.interfaces);
         came.saturating_sub(self.sockets.saturating_sub(before.sockets))
     }
 
-    /// Returns the count at the interfaces minus the count at the sockets. The result is negative if the sockets
-    /// received more.
+    /// Returns the count at the interfaces minus the count at the sockets. The result is negative if more datagrams
+    /// were counted at the sockets.
     fn missed(&self) -> i128 {
         i128::from(self.interfaces) - i128::from(self.sockets)
     }
@@ -99,8 +100,8 @@ impl Taps {
 /// Reads the counts at the interfaces and at the sockets repeatedly, and returns the pair of counts with the smallest
 /// difference.
 ///
-/// The difference is the number of missed datagrams, which never decreases. The search therefore ends as soon as this
-/// number is no higher than in `last`.
+/// The difference is the number of missed datagrams. The actual number never decreases, so the function returns as soon
+/// as the number is not above that in `last`.
 fn settled(
     last: &Arrived,
     interfaces: impl Fn() -> Option<u64>,

@@ -24,7 +24,7 @@ pub struct AuthDelta {
     /// watched.
     #[serde(default, skip_serializing_if = "HostDrops::is_unwatched")]
     pub host_drops: HostDrops,
-    /// Queries whose processing took longer than the limit.
+    /// Queries that AuthDNS processed for longer than the limit.
     #[serde(default)]
     pub slow: u64,
     /// Replies with REFUSED or NXDOMAIN.
@@ -40,7 +40,7 @@ pub struct AuthDelta {
     /// Number of trials that other testers ran at the same time.
     #[serde(default)]
     pub other_trials: u64,
-    /// True if AuthDNS was restarted. All other counts then begin at the restart.
+    /// True if AuthDNS was restarted during the trial. In this case, all counts begin at the restart.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restarted: bool,
     /// AuthDNS's processing time, from the kernel's receive timestamp of a query to its reply, in microseconds; absent
@@ -59,7 +59,7 @@ pub struct OwnTime {
     pub p50: f64,
     /// 99th percentile of the processing times.
     pub p99: f64,
-    /// 99.9th percentile of the processing times, which is compared with the limit.
+    /// 99.9th percentile of the processing times, which is compared with the limit for the processing time.
     pub p999: f64,
     /// Maximum processing time.
     pub max: f64,
@@ -163,8 +163,9 @@ impl AuthDelta {
         found
     }
 
-    /// Returns a reason if AuthDNS refused so many queries that a failed trial gives no information about the DUT. A
-    /// few refusals are normal, because a DUT also sends queries for names outside the zone, such as for trust anchors.
+    /// Returns the reason for an invalid trial if AuthDNS refused so many queries that a failed trial gives no
+    /// information about the DUT. A few refusals are normal. For example, a DUT also sends queries for trust anchors,
+    /// which are outside the zone.
     pub fn refusal(&self) -> Option<Reason> {
         let UpstreamQueries { aaaa, a, other, .. } = self.asked;
         let (refused, questions) = (self.refused, aaaa + a + other);
@@ -191,8 +192,8 @@ impl AuthDelta {
         (datagrams > 0).then_some(Reason::AuthMissed { datagrams, came })
     }
 
-    /// Returns the reasons why a trial with `unanswered` queries is invalid. Its verdict must depend on the queries
-    /// that AuthDNS missed or answered too late ([`AuthDelta::doubtful`]).
+    /// Returns the reasons why a failed trial with `unanswered` queries is invalid. The caller must have checked that
+    /// the trial fails only because of the queries that AuthDNS missed or answered too late ([`AuthDelta::doubtful`]).
     pub fn doubts(&self, limit: Nanos, unanswered: u64) -> Vec<Reason> {
         let slow = Reason::AuthDecides { questions: self.slow, limit, unanswered };
         let slow = (self.slow > 0).then_some(slow);
@@ -200,8 +201,8 @@ impl AuthDelta {
     }
 }
 
-/// Minimum number of received datagrams for each missed datagram that is tolerated. A higher loss is not tolerated,
-/// because a DUT marks down a server that does not answer. One missed query may then cost many others.
+/// Number of received datagrams among which one missed datagram is tolerated. A higher loss is not tolerated, because a
+/// DUT may stop querying a server that does not answer. Many queries may then fail because of one missed query.
 const MISSED_IN: u64 = 1_000;
 
 /// Returns the number of excess names or queries that is tolerated if `count` are expected.

@@ -151,7 +151,7 @@ pub struct AuthCounters {
     pub xdp: Option<XdpInterface>,
 }
 
-/// Default number of AuthDNS servers, for counters of versions that do not report it.
+/// Number of AuthDNS servers that is assumed for counters of versions that do not report this number.
 fn one() -> u32 {
     1
 }
@@ -170,9 +170,9 @@ pub struct OtherTrials {
 /// Time between a repeated query and the previous query for the same name and type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Repeats {
-    /// Times of repeated A queries, in nanoseconds.
+    /// For each repeated A query, the time since the previous A query for the same name, in nanoseconds.
     pub a: Times,
-    /// Times of repeated AAAA queries, in nanoseconds.
+    /// For each repeated AAAA query, the time since the previous AAAA query for the same name, in nanoseconds.
     pub aaaa: Times,
 }
 
@@ -218,7 +218,7 @@ pub struct ReplyCounters {
 }
 
 impl AuthCounters {
-    /// Adds the counters of another AuthDNS.
+    /// Adds the counters of a further AuthDNS.
     pub fn merge(&mut self, other: &AuthCounters) {
         let AuthCounters { queries, replies, own_time, repeats, .. } = self;
         for (sum, more) in [

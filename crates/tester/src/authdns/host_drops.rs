@@ -7,9 +7,9 @@
 //!       (/proc/net/dev)  (`state_samples`: state)  (RTM_GETQDISC, UDP's SndbufErrors; `state_samples`: waits)
 //! ```
 //!
-//! The rule is the same as for the Measurer's host (`measurer::host_losses`). The counters cover all traffic of the
-//! interface, and any increase makes a trial invalid. The counters are read whenever the status is read. The state of
-//! queues and neighbours is sampled every 20 ms. Threads that answer queries neither read counters nor take samples.
+//! The counters cover all traffic of the interface, and any increase makes a trial invalid, as on the Measurer's host
+//! (`measurer::host_losses`). The counters are read whenever the status is read. The state of queues and neighbours is
+//! sampled every 20 ms. Threads that answer queries neither read counters nor take samples.
 //!
 //! The watched interfaces are those with an address that AuthDNS listens on. Queries to the wildcard address, or to an
 //! address that no interface has, may arrive on any interface. In this case all interfaces that are up and have an IP
@@ -48,9 +48,9 @@ pub struct HostDrops {
     /// Dropped packets of each watched interface, by interface name; for several AuthDNS instances, the sum for each
     /// name.
     pub interfaces: BTreeMap<String, InterfaceDrops>,
-    /// UDP packets that could not be sent because a buffer or queue was full (SndbufErrors). They include packets
-    /// rejected by a queueing discipline. The counter covers the whole host. It is 0 if only loopback is watched,
-    /// because loopback has no queue.
+    /// UDP packets that could not be sent because a buffer or queue was full (SndbufErrors). These packets include
+    /// packets rejected by a queueing discipline. The counter covers the whole host. It is 0 if only loopback is
+    /// watched, because loopback has no queue.
     pub no_room_to_send: u64,
     /// Waiting times of packets in the queueing discipline of each watched interface; absent if no packet waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -67,7 +67,7 @@ pub struct HostDrops {
 }
 
 impl HostDrops {
-    /// Adds the losses of another AuthDNS's host.
+    /// Adds the packets lost on the host of a further AuthDNS.
     pub(super) fn merge(&mut self, other: &HostDrops) {
         for (name, more) in &other.interfaces {
             let sum = self.interfaces.entry(name.clone()).or_default();
@@ -147,8 +147,8 @@ impl HostDrops {
 
     /// Returns one entry for each point of loss.
     ///
-    /// UDP packets that could not be sent, beyond those that queueing disciplines dropped, are attributed to the
-    /// watched interface. If there are several interfaces, one entry contains all their names.
+    /// UDP packets that could not be sent, and that no queueing discipline dropped, are attributed to the watched
+    /// interface. If several interfaces are watched, these packets have one entry with the names of all interfaces.
     pub fn losses(&self) -> Vec<HostLoss> {
         let queued = self.interfaces.values().map(|drops| drops.queueing_discipline).sum();
         let beyond = beyond_disciplines(self.no_room_to_send, queued);
@@ -165,7 +165,7 @@ impl HostDrops {
         of_interfaces.chain(self.unresolved()).collect()
     }
 
-    /// Returns one entry for each unresolved neighbour. If there are several, the number of packets dropped per
+    /// Returns one entry for each unresolved neighbour. If there are several, the number of packets dropped for each
     /// neighbour is unknown.
     fn unresolved(&self) -> impl Iterator<Item = HostLoss> {
         let packets = self.neighbour_drops.filter(|_| self.neighbours.len() == 1);
@@ -202,11 +202,11 @@ pub(super) struct HostWatch {
     wrong_checksum: u64,
     /// Interface on which replies are sent by AF_XDP.
     xdp: Option<String>,
-    /// Interface with zero-copy AF_XDP. Its rings count the received packets.
+    /// Network interface used by AF_XDP in zero-copy mode. In this mode, the AF_XDP rings count the received packets.
     counted_by_rings: Option<String>,
 }
 
-/// Properties of the set of watched interfaces, which depends on the served addresses.
+/// Properties of the watched interfaces. The addresses that AuthDNS serves determine which interfaces are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WatchedInterfaces {
     /// True if queries may arrive on any interface. An interface that disappears is then perhaps unrelated to AuthDNS.

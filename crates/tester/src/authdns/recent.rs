@@ -15,12 +15,14 @@ use units::Nanos;
 
 use super::answer::QueryType;
 
-/// Number of remembered names: more than five seconds at 200 000 names per second.
+/// Number of names in the table. At 200 000 new names per second, a name remains in the table for more than five
+/// seconds.
 const SLOTS: usize = 1 << 20;
 /// Number of bits of a table entry that contain the time: 2⁵² · 1 024 ns are 146 years.
 const TIME_BITS: u32 = 52;
 
-/// The table of 16 MiB. The kernel allocates only the pages that are used.
+/// Table with the time of the last query for each name. The table has 16 MiB, but the kernel allocates only the pages
+/// that are used.
 pub(super) struct RecentQueries(Box<[[AtomicU64; 2]]>);
 
 impl RecentQueries {

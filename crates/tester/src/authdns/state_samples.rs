@@ -19,7 +19,7 @@ pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// A neighbour that was unresolved while packets waited for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct UnresolvedNeighbour {
-    /// Interface to the neighbour.
+    /// Interface through which the neighbour is reached.
     pub interface: String,
     /// Address of the neighbour.
     pub address: IpAddr,

@@ -22,7 +22,7 @@ use super::counters::{AuthCounters, OtherTrials};
 
 /// Time limit for the peer to send or read one line.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time limit for a request while no trial runs. After that the connection is closed.
+/// Time limit for a request while no trial runs. After this time, the connection is closed.
 const GRACE: Duration = Duration::from_secs(1);
 /// Maximum request length in octets.
 const LONGEST: u64 = 64;
@@ -77,13 +77,13 @@ fn attend<T: Serialize>(
     }
 }
 
-/// Trials that one connection to the status socket has begun, with access to the trials of all connections.
+/// Count of the trials that were begun through one connection to the status socket.
 struct ConnectionTrials {
-    /// Trials of all connections.
+    /// Counts of the trials of all connections, shared by the connections.
     trials: Arc<Mutex<OtherTrials>>,
     /// True while a trial of this connection runs.
     runs: bool,
-    /// Trials of this connection so far.
+    /// Number of trials that this connection has begun.
     begun: u64,
 }
 

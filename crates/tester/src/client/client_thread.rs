@@ -8,9 +8,9 @@
 //!   └── give up: queries older than the timeout are lost
 //! ```
 //!
-//! Each thread has its own ports, and each port has its own ids. The threads share only a stop flag, which the first
-//! thread that stops sets for the others. A thread without further queries receives until none of its queries is in
-//! flight.
+//! Each thread has its own ports, and each port has its own ids. The threads share only a stop flag. The first thread
+//! to stop sets this flag, so that the others stop too. A thread without further queries receives until none of its
+//! queries is in flight.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,13 +75,13 @@ pub(super) struct RampShare<'a> {
     pub(super) outstanding: usize,
     /// Maximum number of queries that are due but have not been sent; 0 means unlimited.
     pub(super) behind: u64,
-    /// Stop flag, which the first thread that ends sets for all threads.
+    /// Stop flag shared by all threads. The first thread to end sets this flag, so that all threads end.
     pub(super) over: &'a AtomicBool,
     /// Stop flag, which is set when the user requests a stop.
     pub(super) until: &'a AtomicBool,
     pub(super) asked: u64,
     pub(super) ending: Option<Ending>,
-    /// Time after the start when the thread stopped sending.
+    /// Time at which the thread stopped sending, measured from the start of the ramp.
     pub(super) ended: Nanos,
     pub(super) lateness: Histogram<u64>,
     pub(super) burns: bool,
@@ -101,7 +101,8 @@ impl RampShare<'_> {
         (self.ramp.due(moment) + self.of - 1 - self.client_thread) / self.of
     }
 
-    /// Returns the reason why the thread must stop at this time after the start, or `None` if the thread continues.
+    /// Returns the reason for which the thread must stop; `None` if the thread continues. `passed` is the time since
+    /// the start of the ramp.
     fn ending_after(&self, passed: Nanos) -> Option<Ending> {
         let rate = self.ramp.rate(passed);
         let behind = self.count(passed).saturating_sub(self.asked);
@@ -172,8 +173,8 @@ pub(super) struct ClientThread<'a> {
 }
 
 impl<'a> ClientThread<'a> {
-    /// Creates a thread with `ports` ports and up to `room` queries in flight. `first_port` is the index of its first
-    /// port among the ports of all threads.
+    /// Creates a thread with `ports` ports. The thread has at most `room` queries in flight on all its ports together.
+    /// `first_port` is the index of its first port among the ports of all threads.
     pub(super) fn new(
         settings: &'a ClientSettings,
         cpu: Option<CpuId>,
@@ -219,7 +220,7 @@ impl<'a> ClientThread<'a> {
         loop {
             let more = match load_model {
                 LoadModel::Closed { stop, .. } if stop.load(Ordering::Relaxed) => {
-                    // Replies that have already arrived count.
+                    // Replies that have arrived before the interruption are still counted.
                     self.take(Duration::ZERO, &mut batch)?;
                     self.tally.interrupt(self.in_flight() as u64);
                     self.conclude();
@@ -241,8 +242,8 @@ impl<'a> ClientThread<'a> {
                 LoadModel::Closed { most: Some(_), .. } if more => UNTIL_DUE,
                 _ => IDLE,
             };
-            // The clock is read before `take`, so that a query is given up only after all packets that arrived in time
-            // were read.
+            // The clock is read before `take`, so that a query is given up only after all packets that arrived before
+            // its timeout have been read.
             let now = clock::now();
             self.take(idle, &mut batch)?;
             self.give_up(now);
@@ -677,7 +678,7 @@ fn unix_seconds() -> u64 {
     clock::wall().0 / Nanos::SECOND.0
 }
 
-/// Divides `total` into `of` nearly equal numbers, which differ by at most 1. Returns number `i` of them.
+/// Divides `total` into `of` numbers that differ by at most 1. Returns the number with the index `i` (from 0).
 pub(super) fn share(total: usize, i: usize, of: usize) -> usize {
     total / of + usize::from(i < total % of)
 }

@@ -86,7 +86,7 @@ pub struct ClosedLoopResult {
     /// first query to the interruption.
     #[serde(rename = "duration_s", alias = "seconds")]
     pub seconds: f64,
-    /// Seconds until all queries were answered or given up.
+    /// Seconds from the first query until all queries were answered or given up.
     #[serde(rename = "elapsed_s", alias = "elapsed")]
     pub elapsed: f64,
     /// True if the user interrupted the closed loop.

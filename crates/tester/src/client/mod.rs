@@ -68,7 +68,8 @@ pub struct ClientSettings {
     pub offload: bool,
     /// Size of the socket buffers in octets; if `None`, the system's maximum.
     pub buffer: Option<usize>,
-    /// Width of the intervals for totals and histograms, by the send time of a query; `None` means no intervals.
+    /// Width of the intervals of send time for which separate totals and histograms are recorded; `None` if there are
+    /// no intervals.
     pub interval: Option<Nanos>,
 }
 

@@ -79,13 +79,13 @@ impl Flights {
         self.in_flight += 1;
     }
 
-    /// Returns the query in flight with an id.
+    /// Returns the query in flight that has the message id `id`; `None` if there is no such query.
     #[inline]
     pub(super) fn get(&self, id: u16) -> Option<Flight> {
         self.by_id[usize::from(id)]
     }
 
-    /// Returns the MAC of the request with an id.
+    /// Returns the MAC of the signed request that has the message id `id`.
     pub(super) fn mac(&self, id: u16) -> Mac {
         self.macs.get(usize::from(id)).copied().unwrap_or(Mac::EMPTY)
     }
@@ -153,7 +153,7 @@ pub(super) struct Port {
     token: usize,
 }
 
-/// Decodes a token of the poller. Returns the port's index, and true for the port's TCP stream.
+/// Decodes a token of the poller. Returns the port's index, and true if the token identifies the port's TCP stream.
 pub(super) fn port_of(token: usize) -> (usize, bool) {
     (token / 2, token % 2 == 1)
 }
@@ -229,7 +229,7 @@ impl Port {
         self.stream.as_mut()
     }
 
-    /// Handles the end of the connection.
+    /// Drops the connection after it has ended. If it delivered no message, no new connection is started for a while.
     pub(super) fn disconnect(&mut self, now: Nanos, was_of_use: bool) {
         self.stream = None;
         if !was_of_use {

@@ -45,7 +45,7 @@ impl Progress {
         self.threads.iter().map(|client_thread| of(client_thread).load(Ordering::Relaxed)).sum()
     }
 
-    /// Returns the totals of a thread; `None` for an index out of range.
+    /// Returns the totals of the thread with the given index; `None` if there is no such thread.
     pub(super) fn of(&self, thread: usize) -> Option<&ThreadSums> {
         self.threads.get(thread)
     }

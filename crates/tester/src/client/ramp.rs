@@ -20,7 +20,8 @@ use crate::intervals::{Interval, Intervals, histogram};
 /// A ramp and its limits.
 #[derive(Clone, Debug)]
 pub struct RampPlan {
-    /// Source of the queries, and settings of the client. The interval is the width of the buckets and must be given.
+    /// Source of the queries, and settings of the client. The field `interval` must be set, because it is the width of
+    /// the buckets.
     pub settings: ClientSettings,
     /// Maximum rate, and durations of the growth and of the constant rate.
     pub ramp: Ramp,
@@ -98,8 +99,9 @@ pub struct RampResult {
 }
 
 impl RampResult {
-    /// Returns the bucket with the most responses before the first bucket that lost more than `max_loss` per cent
-    /// (resperf's `-L`). Buckets narrower than half the normal width are ignored, because they are too noisy.
+    /// Returns the bucket with the highest response rate. The first bucket with a loss above `max_loss` per cent
+    /// (resperf's `-L`) and all later buckets are excluded. Buckets narrower than half the normal width are ignored,
+    /// because they are too noisy.
     pub fn best(&self, max_loss: f64) -> Option<Bucket> {
         let width = self.buckets.first()?.width;
         let counted = self.buckets.iter().filter(|bucket| bucket.width >= width / 2.0);
@@ -107,8 +109,8 @@ impl RampResult {
         before.max_by(|a, b| a.responses_per_sec.total_cmp(&b.responses_per_sec)).copied()
     }
 
-    /// For each bucket, the number of sent queries may deviate from the number of due queries. Returns the largest
-    /// relative deviation in per cent.
+    /// Compares the number of sent queries with the number of due queries in each bucket. Returns the largest relative
+    /// deviation in per cent.
     ///
     /// The last bucket, in which sending ended, is ignored. A deviation of one query per bucket is tolerated.
     pub fn worst_pacing_pct(&self) -> f64 {
@@ -211,8 +213,9 @@ fn due<'a>(
     }
 }
 
-/// Converts the intervals to rates, until the end of sending. If the last interval is shorter than a tenth of the
-/// width, it is merged into the previous one, because a rate over such a short time is meaningless.
+/// Returns a bucket for each interval until the end of sending, with counts converted to rates. A last interval shorter
+/// than a tenth of the width is merged into the previous interval, because a rate over such a short time is
+/// meaningless.
 fn buckets(tally: &Tally, ramp: Ramp, sending: Nanos) -> Vec<Bucket> {
     let Some(Intervals { width, list }) = &tally.intervals else { return Vec::new() };
     let whole = (sending.0 / width.0) as usize;

@@ -1,4 +1,4 @@
-//! Source of the queries: names of the tester, or the lines of a query file in dnsperf's format.
+//! Source of the queries: generated names, or the lines of a query file in dnsperf's format.
 //!
 //! The questions of a file are held in memory in wire format, each with the length of its name. They are read in
 //! sequence, so there is no index. While queries are sent, no text is parsed and no file is read.
@@ -27,7 +27,7 @@ const FIXED: usize = 4;
 /// Source of a client's queries.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// AAAA queries for names of the tester.
+    /// AAAA queries for generated names, which AuthDNS serves.
     Names(Names),
     /// The queries of a file.
     File(Arc<QueryFile>),
@@ -209,12 +209,13 @@ impl SkippedLines {
     }
 }
 
-/// A question that has been sent. It is stored as the address in a name of the tester, or as the position in the file.
+/// A question that has been sent. A question with a generated name is stored as the address that is encoded in the
+/// name. A question of a file is stored as its position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SentQuestion(u64);
 
 impl SentQuestion {
-    /// Returns the address in a name of the tester.
+    /// Returns the address that is encoded in the name of this question. The name must be generated.
     pub(super) fn address(self) -> Ipv4Addr {
         Ipv4Addr::from(self.0 as u32)
     }
@@ -277,8 +278,8 @@ impl Source {
         }
     }
 
-    /// Returns the sequence of questions for client thread `client_thread` of `of`. If `repeat` is true, the sequence
-    /// is cyclic.
+    /// Returns the sequence of questions for the thread with the index `client_thread` if there are `of` threads. If
+    /// `repeat` is true, the sequence is cyclic.
     pub(super) fn cursor(&self, client_thread: usize, of: usize, repeat: bool) -> Cursor {
         let (client_thread, of) = (client_thread as u64, of as u64);
         match self {
@@ -308,7 +309,8 @@ impl Source {
 /// line of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    /// Index of the next name relative to `first`, or offset of the next question of a file.
+    /// Index of the next name, counted from the name at position `first`; for a query file, offset of the next
+    /// question.
     at: u64,
     end: u64,
     first: u64,

@@ -9,7 +9,7 @@ use units::Nanos;
 use super::transport::Transport;
 use crate::intervals::{Interval, Intervals, add, histogram, note};
 
-/// Connections of a client.
+/// Numbers of TCP connections of a client, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Connections {
     /// Established connections.
@@ -50,7 +50,7 @@ pub struct Tally {
     pub last_sent: Nanos,
     /// Arrival time of the last response (monotonic).
     pub last_answer: Nanos,
-    /// Totals by the send time of the queries, if enabled.
+    /// Totals for each interval of send time; `None` if the plan requests no intervals.
     pub intervals: Option<Intervals>,
 }
 
@@ -101,7 +101,7 @@ impl Tally {
         }
     }
 
-    /// Counts a query that was sent `sent` after the start and answered `rtt` later.
+    /// Counts an answered query. `sent` is its send time, measured from the start, and `rtt` is the round-trip time.
     #[inline]
     pub(super) fn answered(
         &mut self,

@@ -27,7 +27,8 @@ use units::{CpuId, Nanos};
 const MOST: f64 = 1.0 / 3.0;
 /// Maximum burst window. Batching moves a query from its schedule by at most this time.
 pub const LONGEST: Nanos = Nanos::from_millis(1);
-/// Burst window (maximum time between queries that are sent together) of a sender on an exclusive CPU.
+/// Burst window for a sender on an exclusive CPU. A burst window is the maximum time between queries that are sent
+/// together.
 pub const SHORTEST: Nanos = Nanos::from_micros(50);
 /// Number of wake-ups in each measurement of their cost, and the time between two wake-ups.
 const WAKE_UPS: u32 = 100;

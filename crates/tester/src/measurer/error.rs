@@ -101,7 +101,7 @@ pub enum TrialError {
     TooLate {
         /// Scheduled time of query 0.
         start: Moment,
-        /// This host's wall clock.
+        /// Time of this host's wall clock at the check of the start time.
         now: Moment,
     },
     /// The user interrupted the trial before the first query was sent.

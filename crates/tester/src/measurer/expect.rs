@@ -17,7 +17,7 @@ use wire::view::{CLASS_IN, Malformed, Message, rtype};
 /// to 16.
 const MAX_ALIASES: usize = 16;
 
-/// A Pref64::/n (RFC 6052 §2.2): 32, 40, 48, 56, 64 or 96 bits, bits 64 to 71 zero.
+/// A Pref64::/n (RFC 6052 §2.2) of 32, 40, 48, 56, 64 or 96 bits. Bits 64 to 71 are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
@@ -119,7 +119,8 @@ impl Expectation {
     /// the question.
     ///
     /// # Errors
-    /// Returns the fault. An RCODE takes precedence over other faults, and truncation over missing records.
+    /// Returns the first fault in this order: an opcode other than QUERY, an RCODE other than NOERROR, truncation, a
+    /// malformed record, and a wrong or missing address.
     #[inline]
     pub fn judge(
         &self,

@@ -46,8 +46,8 @@ const IN_FLIGHT: Duration = Duration::from_millis(2);
 /// Maximum number of receives from one socket at the end of a trial, so that the trial ends even during a flood.
 const LAST_RECEIVES: usize = 1_000;
 
-/// Resolves and returns the next hop towards `server`. Without a link-layer address this host would drop the first
-/// queries. No query is sent to the server.
+/// Resolves and returns the next hop towards `server`. If the next hop's link-layer address were unknown, this host
+/// would drop the first queries. No query is sent to the server.
 pub(super) fn reach(server: SocketAddr) -> Result<ResolvedHop, TrialError> {
     ResolvedHop::new(server, RESOLVE).map_err(|error| match error {
         Unresolved::NoRoute(source) => TrialError::Interface { server, source },
@@ -65,10 +65,10 @@ pub(super) struct HostLosses {
     /// Reader of the next hop's state. It is `None` if the next hop needs no link-layer address, or if the kernel does
     /// not report the state.
     watch: Option<Watch>,
-    /// Reader of the queueing disciplines; `None` if no packet can wait in the discipline.
+    /// Reader of the interface's queueing discipline; `None` if no packet can wait in the discipline.
     queue: Option<Disciplines>,
     waits: WaitWatch,
-    /// Maximum time that a packet may wait in the queueing discipline without being reported as a loss.
+    /// Maximum waiting time of a packet in the queueing discipline. A packet that waits longer is reported as a loss.
     longest_wait: Nanos,
     looked: Nanos,
     unresolved: Option<Nanos>,

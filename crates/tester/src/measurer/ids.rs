@@ -10,8 +10,8 @@
 //!
 //! The permutation π maps each number below the prime M to a different random 16-bit id. A pair of threads sends every
 //! N-th query of the trial. N and M are coprime, so M consecutive queries of a pair have M different ids. In the next M
-//! queries each id is used on the next port, so P·M consecutive queries have P·M different combinations of port and id.
-//! Both mappings can be inverted, so port and id of a reply identify its query.
+//! queries of the pair, each id is used on the next port. Therefore P·M consecutive queries have P·M different
+//! combinations of port and id. Both mappings can be inverted, so port and id of a reply identify its query.
 //!
 //! The id of a query depends only on k and the seed, not on the number of testers and threads that share the trial.
 //!

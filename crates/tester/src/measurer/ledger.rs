@@ -47,7 +47,7 @@ impl Ledger {
         &self.sent[(k & (self.capacity() - 1)) as usize]
     }
 
-    /// Sender: returns true if the ledger has a slot for each query below `end`.
+    /// Sender: returns true if the ledger has a slot for each query with an index below `end`.
     #[inline]
     pub(crate) fn has_room(&self, end: u64) -> bool {
         end - self.swept.load(Ordering::Acquire) <= self.capacity()
@@ -59,8 +59,8 @@ impl Ledger {
         self.slot(k).store(sent.0, Ordering::Relaxed);
     }
 
-    /// Sender: makes the send times of all queries below `end` visible to the receiver. Must be called before any of
-    /// these queries is sent.
+    /// Sender: makes the send times of all queries with an index below `end` visible to the receiver. Must be called
+    /// before any of these queries is sent.
     #[inline]
     pub(crate) fn publish(&self, end: u64) {
         self.head.store(end, Ordering::Release);
@@ -98,7 +98,7 @@ impl Ledger {
         }
     }
 
-    /// Receiver: frees the slots of all queries below `end`.
+    /// Receiver: frees the slots of all queries with an index below `end`.
     pub(crate) fn sweep_to(&self, end: u64) {
         self.swept.store(end, Ordering::Release);
     }

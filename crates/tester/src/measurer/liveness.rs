@@ -39,8 +39,8 @@ const CHOICE: u64 = 256;
 /// Checks before the first trial that the server answers, and that not all replies are wrong in the same way.
 ///
 /// The probes query names from the plan's block that none of the trials uses. The trials use the first `used` names. If
-/// the block has no other names, any reply counts as correct. The same holds if AuthDNS serves a zone that differs from
-/// the plan's zone, because the trial is then invalid anyway.
+/// the block has no other names, any reply counts as correct. Any reply also counts as correct if AuthDNS serves a zone
+/// that differs from the plan's zone. The trial is then invalid anyway.
 ///
 /// If queries are sent from many addresses, the probes use the first address. A server without a route back to this
 /// address does not answer. The check takes up to 6 s.
@@ -128,7 +128,7 @@ fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; PROBES as usize
     }
     let choice = spare.min(CHOICE);
     let any = rand::random::<u64>() % choice;
-    // The last names before the first name are used, because trials reach them last.
+    // The probes query the names just before the trial's first name, because trials use these names last.
     let end = plan.first_name + plan.names.count();
     Some(std::array::from_fn(|n| plan.names.address(end - 1 - (any + n as u64) % choice)))
 }
@@ -261,7 +261,8 @@ impl ProbeState<'_> {
         Ok(false)
     }
 
-    /// Checks a message; `None` if it is not a response to a probe that still waits for its response.
+    /// Returns the result of checking a received message: `Ok` for a correct reply, otherwise the fault and the address
+    /// in the reply. Returns `None` if the message does not answer an unanswered probe.
     fn judge(&mut self, bytes: &[u8]) -> Option<Result<(), (Wrong, Option<Ipv6Addr>)>> {
         let message = Message::new(bytes).filter(Message::is_response)?;
         let at = self.open.iter().position(|(id, _)| *id == message.id())?;

@@ -59,11 +59,11 @@ pub enum MergeError {
         file: String,
         /// Name of the differing field of the plan.
         field: String,
-        /// Value of this field in the file of the second shard.
+        /// Value of the differing field in the file of the second shard.
         has: String,
         /// File of the first shard.
         other: String,
-        /// Value of this field in the file of the first shard.
+        /// Value of the differing field in the file of the first shard.
         wants: String,
     },
     /// The plan is invalid. Testers reject such a plan, so no trial can have used it.
@@ -212,7 +212,7 @@ pub fn merge(given: Vec<TesterResult>, offsets: &Offsets) -> Result<Merged, Merg
     Ok(Merged { trial, seed, shards })
 }
 
-/// Result of one tester, with the data that only a trial of several testers has.
+/// Result of one tester, with the data that a tester adds to its result if several testers share the trial.
 struct Shard {
     file: String,
     index: u16,
@@ -247,8 +247,8 @@ fn in_order(given: Vec<TesterResult>) -> Result<Vec<Shard>, MergeError> {
     Ok(by_index.into_values().collect())
 }
 
-/// Checks that the plans of two shards have the same settings, except for those that may differ. The error contains the
-/// difference.
+/// Checks that the plans of two shards have the same settings, except for those that may differ between testers. The
+/// error contains the differing field.
 fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<(), MergeError> {
     if has == wanted {
         return Ok(());
@@ -273,8 +273,8 @@ fn same(file: &str, has: &TrialPlan, other: &str, wanted: &TrialPlan) -> Result<
     Err(MergeError::Differs { file: file.into(), field, has, other: other.into(), wants })
 }
 
-/// Minimum number of expected replies at which at least one reply is practically certain: the probability of no reply
-/// is below 1 in 10⁸.
+/// If at least this number of replies is expected, at least one reply is practically certain. The probability of no
+/// reply is below 1 in 10⁸.
 const CERTAIN_REPLIES: u64 = 20;
 
 /// Minimum and maximum time, in nanoseconds, by which a clock is ahead of a reference clock.
@@ -312,9 +312,9 @@ impl Shard {
 
     /// Returns the maximum error of the tester's clock; `None` if unknown.
     ///
-    /// The error is the clock's difference from the common reference. If this difference is at most `limit`, the clock
-    /// is also compared with the clocks of all other testers whose error is at most `limit`. The result is then the
-    /// largest difference.
+    /// The clock is first compared with the common reference. If the difference is above `limit`, it is the result.
+    /// Otherwise the clock is also compared with the other testers' clocks, and the result is the largest difference.
+    /// Clocks that differ from the reference by more than `limit` are ignored in this comparison.
     fn clock_error(&self, all: &[Shard], offsets: &Offsets, limit: Nanos) -> Option<Nanos> {
         let own = self.ahead(all, offsets)?;
         let off = |ahead: &ClockLead| apart(ahead, &(0..=0));
@@ -417,8 +417,8 @@ impl Totals {
     }
 }
 
-/// Returns the worst value of a fact among all hosts. The order from worst to best is: true, unknown, false as stated
-/// by the user, false.
+/// Combines the values that a fact has on different hosts. Returns the value that is worst for compliance. The order
+/// from worst to best is: true, unknown, false as stated by the user, false.
 fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
     facts
         .max_by_key(|fact| match fact {

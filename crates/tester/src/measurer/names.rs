@@ -1,4 +1,5 @@
-//! Name of each query. New names are used in order. With a cached share, the other queries repeat recently used names.
+//! Name of each query. Queries for new names use the names in order. If a share of the queries is for cached names,
+//! these queries repeat recently used names.
 //!
 //! ```text
 //! name number:   0 … half … 2·half … 2·half+F(i)
@@ -7,20 +8,21 @@
 //! ```
 //!
 //! A query for a cached name repeats a name from the working set. The working set is the older half of a window of
-//! names that moves along with the new names. Up to a cached share of 80 %, such a name was first queried 1.5 to 3
-//! timeouts ago. The name is therefore resolved, and any cache that holds a few seconds of traffic still has it. Larger
-//! cached shares use the same working set as 80 %. Otherwise the working set would shrink to nothing at 100 %, and
-//! results at 80 % and 100 % would not be comparable. The names of the first window are resolved before the trial
-//! ([`NameSequence::preloaded_count`]).
+//! names that moves along with the new names. If the share of queries for cached names is at most 80 %, such a name was
+//! first queried 1.5 to 3 timeouts ago. The name is therefore resolved, and is still in any cache that can store the
+//! names of a few seconds of traffic. For shares above 80 %, the working set is as large as for 80 %. Otherwise the
+//! working set would shrink to nothing at 100 %, and results at 80 % and 100 % would not be comparable. The names of
+//! the first window are resolved before the trial ([`NameSequence::preloaded_count`]).
 
 use std::net::Ipv4Addr;
 
 use units::{Nanos, Qps, QueryIndex, Share};
 use wire::name::NameRange;
 
-/// Minimum number of names that cached queries repeat, used at low rates.
+/// Minimum number of names in the working set. It applies at low rates.
 const MIN_HALF: u64 = 500;
-/// Minimum share of queries for new names that is assumed when the working set is computed.
+/// Lower limit for the share of queries for new names in the computation of the working set. A smaller actual share is
+/// replaced by this value.
 const LEAST_FRESH: f64 = 0.2;
 
 /// Returns the number of names that are queried repeatedly, so that their replies come from the cache. `rate` and
@@ -74,13 +76,13 @@ impl NameSequence {
         self.range.address(self.first + number)
     }
 
-    /// Returns the number of names that must be resolved before the first query; 0 without a cached share. These names
-    /// begin with the trial's first name.
+    /// Returns the number of names that must be resolved before the first query. The number is 0 if no query of the
+    /// trial is for a cached name. The names begin with the trial's first name.
     pub(crate) fn preloaded_count(&self) -> u64 {
         2 * self.half
     }
 
-    /// Returns the number of names that a trial of `count` queries uses, including preloaded ones.
+    /// Returns the number of names that a trial of `count` queries uses, including the names resolved before the trial.
     pub(crate) fn names_used(&self, count: u64) -> u64 {
         2 * self.half + count - self.cached.count_below(count)
     }

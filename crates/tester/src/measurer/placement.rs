@@ -1,8 +1,8 @@
 //! CPU placement of a trial's threads, and detection of exclusive CPUs for the senders.
 //!
-//! The CPUs of a plan are assigned to sender, receiver, sender, receiver … in turn. A sender with an exclusive CPU may
-//! use real-time priority, because no other thread needs the CPU time. For a sender without an exclusive CPU, the cost
-//! of sending must be measured ([`SendCost`](super::burst::SendCost)).
+//! The CPUs of a plan are assigned in turn to the sender and the receiver of the first pair, of the second pair, and so
+//! on. A sender with an exclusive CPU may use real-time priority, because no other thread needs the CPU time. For a
+//! sender without an exclusive CPU, the cost of sending must be measured ([`SendCost`](super::burst::SendCost)).
 
 use net::affinity::allowed_cpus;
 use units::CpuId;

@@ -90,7 +90,7 @@ pub struct TrialPlan {
     pub server: SocketAddr,
     /// Queries per second across all pairs of threads.
     pub rate: Qps,
-    /// Sending time. RFC 8219 §9.2 requires at least 60 s.
+    /// Duration of sending. RFC 8219 §9.2 requires at least 60 s.
     pub duration: Nanos,
     /// Time from a query until its reply counts as late. RFC 8219 §9.2 requires at most 1 s.
     pub timeout: Nanos,
@@ -121,7 +121,8 @@ pub struct TrialPlan {
     /// Interface for sending queries and receiving replies by AF_XDP; absent if sockets are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<XdpConfig>,
-    /// CPUs for sender, receiver, sender, receiver …, used round robin; if empty, the kernel selects the CPUs.
+    /// CPUs of the threads, assigned round robin to the sender and the receiver of each pair; if empty, the kernel
+    /// selects the CPUs.
     pub cpus: Vec<CpuId>,
     /// Determines whether senders sleep or busy-wait until the next query is due.
     pub spin: Spin,
@@ -148,7 +149,8 @@ pub struct TrialPlan {
     pub separate_hosts: bool,
     /// File for per-query records.
     pub records: Option<PathBuf>,
-    /// Width of the intervals for totals and histograms; absent if there are no intervals.
+    /// Width of the intervals of send time for which separate totals and histograms are recorded; absent if there are
+    /// no intervals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<Nanos>,
     /// This tester's index and the settings common to all testers, if several testers share the trial; absent for a
@@ -281,7 +283,8 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the number of pairs of threads, multiplied by the number of ports of the pair with the fewest ports.
+    /// Returns the number of source ports that the trial would have if each pair of threads had as few ports as the
+    /// pair with the fewest ports.
     fn ports_alike(&self) -> u64 {
         let threads = self.threads.max(1);
         u64::from(self.source_ports / threads * threads)
@@ -397,7 +400,7 @@ pub(crate) const USABLE_IDS: u64 = 65_536 - 1024;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// Too few ports for the threads.
+    /// The plan has too few source ports for its threads.
     #[error(
         "--source-ports {ports} with --threads {threads}: every thread needs a source port, and there must be at \
          least one thread"
@@ -408,7 +411,7 @@ pub enum PlanError {
         /// Sender/receiver pairs (`--threads`).
         threads: u16,
     },
-    /// More threads or ports than AF_XDP supports.
+    /// The plan has more threads or ports than AF_XDP supports.
     #[error(
         "--xdp with --threads {threads} and --source-ports {ports}: one pair of threads reads all queues of the interface, \
          and there are up to {MAX_XDP_PORTS} source ports"
@@ -445,13 +448,13 @@ pub enum PlanError {
         /// Requested share of valid replies; `1.0` means all replies.
         given: f64,
     },
-    /// A rate of 0, or above the maximum.
+    /// The rate is 0 or above the maximum.
     #[error("--rate {given}: a rate from 1 to {HIGHEST_RATE} queries per second is needed")]
     Rate {
         /// Requested rate in queries per second.
         given: Qps,
     },
-    /// A time of 0, or more than a year.
+    /// A time in the plan is 0 or more than a year.
     #[error("{option} {} s: a time above 0 and up to a year is needed", .given.as_secs_f64())]
     Time {
         /// The option that sets the time.
@@ -464,7 +467,7 @@ pub enum PlanError {
     NoQuery {
         /// Requested rate in queries per second.
         rate: Qps,
-        /// Requested sending time in nanoseconds.
+        /// Requested duration of sending in nanoseconds.
         duration: Nanos,
     },
     /// The shard does not exist, or would send nothing.
@@ -483,7 +486,7 @@ pub enum PlanError {
         "--auth-status: AuthDNS's counters include all testers' queries, so --shard cannot use them"
     )]
     AuthOfShard,
-    /// Pacing limits that are not valid percentages.
+    /// The pacing limits are not valid percentages.
     #[error(
         "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to {MAX_WINDOW_LIMIT_PCT} and 100 are needed, the first above 0"
     )]

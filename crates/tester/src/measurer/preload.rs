@@ -1,4 +1,5 @@
-//! Resolution of names before a trial with a cached share, so that these names are cached when the trial starts.
+//! Resolution of names before a trial that includes queries for cached names. These names are thus cached when the
+//! trial starts.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use units::{Nanos, Qps};
 use super::error::TrialError;
 use super::plan::TrialPlan;
 
-/// Number of queries in flight, which any DUT can handle.
+/// Number of queries in flight. Any DUT can handle this number.
 const AT_ONCE: usize = 64;
 /// Maximum number of passes over the names. Each pass has half the rate of the previous pass. Queries for names that
 /// are already cached cost little.
@@ -20,8 +21,8 @@ const PASSES: u32 = 5;
 /// Minimum query rate. At this rate, resolving the smallest set of names (1,000 names) takes two seconds.
 const SLOWEST: Qps = Qps(500);
 /// Timeout per name. It is longer than a trial's timeout, because a DUT may retry a lost query to AuthDNS only after
-/// most of a second. It is also longer than the time for which a DUT caches failures (one second in BIND), so that they
-/// have expired by the next pass.
+/// almost a second. It is also longer than the time for which a DUT caches failures (one second in BIND), so that the
+/// cached failures have expired by the next pass.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
 /// Returns the query rate of pass number `pass` (from 0) over the names, for one of several testers. The trial is
@@ -34,8 +35,8 @@ fn rate_of(pass: u32, trial: Qps, testers: u64) -> Qps {
 }
 
 impl TrialPlan {
-    /// Returns the time needed before a trial with a cached share to resolve its cached names in up to two passes.
-    /// Without a cached share, the time is zero.
+    /// Returns the time needed to resolve, before the trial starts, the names that must be cached. There are up to two
+    /// passes over the names. If no query of the trial is for a cached name, the time is zero.
     ///
     /// The common start of several testers must be at least this far in the future. Each tester resolves all names at
     /// its own query rate, so the plan must be that of one tester.

@@ -47,7 +47,7 @@ pub(super) struct Received {
     pub(super) faults: Vec<Reason>,
 }
 
-/// State of a sent query until its slot is freed.
+/// State of a sent query until its slot in the ledger is freed.
 #[derive(Clone, Copy)]
 struct Slot {
     received: Nanos,
@@ -178,9 +178,9 @@ impl Receiver {
         }
     }
 
-    /// Gives up the queries whose replies cannot be among the unread datagrams. This function is called after a pass
-    /// over the ports that began at `began`. `all_read` is true if the pass read all datagrams. Returns the number of
-    /// queries sent so far.
+    /// Gives up the overdue queries whose replies cannot be among the unread datagrams. This function is called after a
+    /// pass over the ports that began at `began`. `all_read` is true if the pass read all datagrams. Returns the number
+    /// of queries sent so far.
     fn give_up(&self, state: &mut State, read: &mut ReadUpTo, began: Nanos, all_read: bool) -> u64 {
         let head = self.ledger.head();
         state.sweep(self, head, read.after(began, all_read).since(self.start));
@@ -253,8 +253,8 @@ impl Receiver {
         Ok(false)
     }
 
-    /// Processes the datagrams of a batch just received on one port. `is_servers` returns true if datagram i is from
-    /// the server, and `is_back` returns true if datagram i was sent to the source address of query k.
+    /// Processes the datagrams of a batch just received on one port. `is_servers` returns true if datagram i came from
+    /// the server. `is_back` returns true if the destination address of datagram i is the source address of query k.
     #[inline]
     fn book(
         &self,
@@ -324,9 +324,9 @@ impl Receiver {
     }
 }
 
-/// Time before which all packets that have arrived have been read. Queries whose timeout has ended by this time are
-/// given up. The current time cannot be used, because a pass over the ports has limited length and may leave replies
-/// unread.
+/// Progress of reading: all packets that arrived before this time have been read. Queries that have timed out by this
+/// time are given up. The current time cannot be used, because a pass over the ports has limited length and may leave
+/// replies unread.
 struct ReadUpTo(Nanos);
 
 /// Maximum delay before queries are given up while unread packets remain. The ledger is large enough for a longer
@@ -334,8 +334,8 @@ struct ReadUpTo(Nanos);
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {
-    /// Updates and returns the time up to which all packets have been read. The last pass over the ports began at
-    /// `began`. `all_read` is true if this pass read all packets.
+    /// Updates and returns the time before which all arrived packets have been read. The last pass over the ports began
+    /// at `began`. `all_read` is true if this pass read all packets.
     fn after(&mut self, began: Nanos, all_read: bool) -> Nanos {
         if all_read {
             self.0 = began;
@@ -384,8 +384,8 @@ impl State {
         std::mem::take(&mut self.seen) > 0
     }
 
-    /// Records the final outcomes of the queries below `head` whose retention time is over at `now`, a time since the
-    /// trial's start.
+    /// Records the final outcomes of the queries with an index below `head` whose retention time is over at `now`. The
+    /// time `now` is measured from the start of the trial.
     fn sweep(&mut self, receiver: &Receiver, head: u64, now: Nanos) {
         let first = self.swept;
         while self.swept < head {

@@ -1,4 +1,4 @@
-//! Result of a trial, as printed, recorded in the journal and read back.
+//! Result of a trial. It is printed, recorded in the journal, and read back from the journal.
 
 use hdrhistogram::Histogram;
 use method::compliance::Facts;
@@ -30,9 +30,9 @@ const SERVFAIL: u8 = 2;
 pub struct TrialResult {
     /// Offered queries per second.
     pub rate: Qps,
-    /// Sending time in seconds.
+    /// Duration of sending in seconds.
     pub duration_s: f64,
-    /// Time after sending in which a query must be answered, in seconds; later replies are late.
+    /// Time in seconds within which a query must be answered. A reply after this time counts as late.
     pub timeout_s: f64,
     /// The queried server.
     pub server: String,
@@ -60,8 +60,8 @@ pub struct TrialResult {
     pub rtt_us: Option<Rtt>,
     /// Result of the pacing audit, which compares the actual with the scheduled send times.
     pub pacing: Pacing,
-    /// For windows of 100 ms and 10 ms, the deviation of the number of sent queries from the schedule; absent for a
-    /// trial that could not begin.
+    /// Number of sent queries minus the number of due queries, in windows of 100 ms and 10 ms; absent for a trial that
+    /// could not begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
     /// Requested send settings.
@@ -89,7 +89,7 @@ pub struct TrialResult {
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
-    /// Facts that determine compliance.
+    /// Facts that determine compliance with RFC 8219 §9.2.
     pub facts: Facts,
     /// True if the trial complies with RFC 8219 §9.2.
     pub compliant: bool,
@@ -102,7 +102,7 @@ pub struct TrialResult {
     /// result of one tester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Box<ShardPart>>,
-    /// Results by send time, if requested by the plan; not part of the JSON object.
+    /// Results for each interval of send time, if requested by the plan; not part of the JSON object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
     /// Error that prevented writing the requested records. In case of an error, there is no file of records, but the
@@ -298,8 +298,8 @@ pub struct Findings {
     pub rtt: Option<Rtt>,
     /// Result of the pacing audit, which compares the actual with the scheduled send times.
     pub pacing: Pacing,
-    /// For windows of 100 ms and 10 ms, the deviation of the number of sent queries from the schedule; absent if
-    /// nothing was sent.
+    /// Number of sent queries minus the number of due queries, in windows of 100 ms and 10 ms; absent if nothing was
+    /// sent.
     pub windows: Option<Windows>,
     /// Actual send settings.
     pub sending: Sending,
@@ -309,7 +309,7 @@ pub struct Findings {
     pub reasons: Vec<Reason>,
     /// Observations that did not affect the verdict.
     pub warnings: Vec<Warning>,
-    /// Results by send time, if requested by the plan.
+    /// Results for each interval of send time, if requested by the plan.
     pub intervals: Option<Intervals>,
 }
 
@@ -492,9 +492,9 @@ impl TrialResult {
         }
     }
 
-    /// Returns true if the trial would pass under the criterion `accept` if the tester had lost and delayed nothing.
-    /// The lost queries are then counted as valid: the datagrams that the Measurer `missed`, and the queries that
-    /// AuthDNS missed or answered too late (`at_auth`).
+    /// Returns true if losses or delays of the tester were possible, and the trial would pass under the criterion
+    /// `accept` without them. To test this, additional queries are counted as valid: one for each datagram that the
+    /// Measurer `missed`, and one for each query that AuthDNS missed or answered too late (`at_auth`).
     fn would_pass_with(&self, missed: u64, at_auth: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
         counts.valid += (missed.min(counts.lost) + at_auth).min(unanswered(&counts));
@@ -652,7 +652,7 @@ mod tests {
             kinds(&judged(1000, refusing(2000), |_| ())),
             (Verdict::Invalid, vec![ReasonKind::AuthRefused])
         );
-        // Queries for trust anchors, for example.
+        // A few refused queries are tolerated, such as queries for trust anchors.
         assert_eq!(
             (failed(refusing(40)), failed(refusing(43))),
             (Verdict::Failed, Verdict::Invalid)

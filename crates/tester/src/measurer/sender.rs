@@ -19,7 +19,7 @@ use super::thread_pair::Progress;
 use super::tx_rx_path::{Block, SendOutcome, TxPath};
 
 /// Minimum interval at which queries are sent one by one instead of in batches. A `send` takes about a microsecond; the
-/// rest is a reserve.
+/// rest of the interval is a reserve.
 const SEND_COST: Nanos = Nanos(2_000);
 /// Maximum number of segments that Linux accepts in one call (`UDP_MAX_SEGMENTS` before 6.9).
 pub(super) const MAX_RUN: u64 = 64;
@@ -33,7 +33,7 @@ const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(50);
 pub(super) struct SendTiming {
     /// True if the sender busy-waits until the next query is due; false if it sleeps.
     pub(super) spinning: bool,
-    /// Number of queries that are sent together at the time at which the last of them is due.
+    /// Number of queries in a group. The queries of a group are sent together when the last of them is due.
     pub(super) run: u16,
     /// Number of queries sent from one port in one system call.
     pub(super) block: u16,
@@ -165,8 +165,9 @@ impl Sender {
 
     /// Returns how long before a deadline the sender stops sleeping and starts to busy-wait.
     ///
-    /// This time is the measured overrun of sleeps on this host. A sleeping sender busy-waits for at most an eighth of
-    /// the time between two groups of queries. On a shared CPU it does not busy-wait, so it is late by the overrun.
+    /// This time is the measured median delay with which sleeps end on this host. A sleeping sender busy-waits for at
+    /// most an eighth of the time between two groups of queries. On a shared CPU, a sleeping sender does not busy-wait,
+    /// so its queries are late by the delay.
     fn spin_stretch(&self) -> Nanos {
         if !self.pace.spinning && !self.owns_cpu {
             return Nanos(0);
@@ -203,7 +204,8 @@ impl Sender {
         }
     }
 
-    /// Waits until the ledger has room for the queries below `end`. Returns false if there is still no room after 10 s.
+    /// Waits until the ledger has room for all queries with an index below `end`. Returns false if there is still no
+    /// room after 10 s.
     fn await_room(&self, end: u64) -> bool {
         let give_up = clock::now() + Nanos(10 * Nanos::SECOND.0);
         while !self.ledger.has_room(end) {

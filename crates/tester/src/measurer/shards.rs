@@ -9,7 +9,8 @@
 //!                                   a file ─┘
 //! ```
 //!
-//! The testers do not communicate while they send, because query, name, id and time follow from the plan.
+//! The testers do not communicate while they send, because the plan determines each query's name, message id and send
+//! time.
 
 use hdrhistogram::Histogram;
 use method::pacing::PacingRecorder;
@@ -62,7 +63,8 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the default seed, which is computed from the start time and the plan that all testers have in common.
+    /// Returns the default seed. It is computed from the start time and from the settings that are the same for all
+    /// testers.
     pub fn seed_from(&self, start: Moment) -> u64 {
         let common = TrialPlan { shard: None, ..self.common() };
         // A plan contains strings and numbers only.
@@ -89,7 +91,7 @@ impl TrialPlan {
         self.place().1
     }
 
-    /// Returns this tester's index, and the number of testers.
+    /// Returns this tester's index among the testers that share the trial, and the number of these testers.
     fn place(&self) -> (u64, u64) {
         self.shard.map_or((0, 1), |shard| (shard.index.into(), shard.of.into()))
     }
@@ -156,7 +158,7 @@ pub struct ShardPart {
     /// report it.
     pub boot_id: String,
     /// Error of this host's clock, if the kernel reports it. The error is read when the start time is read from the
-    /// clock, and again after the trial. The worse reading is used.
+    /// clock, and again after the trial. The larger of the two errors is used.
     pub clock: Option<ClockError>,
     /// Step of the clock, in nanoseconds, between reading the start time and the end of the trial. A forward step is
     /// positive.

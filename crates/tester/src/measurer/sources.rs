@@ -1,6 +1,6 @@
 //! Source addresses of the queries, if there are several, as recommended by RFC 4814 §4. Servers, network cards and
-//! routers distribute work by a hash of addresses and ports, so a few flows would use only some of their sockets and
-//! queues.
+//! routers distribute packets to sockets and queues by a hash of addresses and ports. A few flows would use only some
+//! of these sockets and queues.
 //!
 //! ```text
 //! query n of a pair ─► block b, counted from the start ─► address (b + b/L) mod N     L = lcm(P, N)
@@ -8,10 +8,11 @@
 //!
 //! Queries that are sent together form a block. They share the port and the address (see `ids`), because the kernel
 //! sends them as one packet. With N addresses, N consecutive blocks have N different addresses. The blocks use the P
-//! ports in turn, except at the end of a round of ids. P·N consecutive blocks of a round use each port with each
-//! address once. Address number n (from 0) is at (n + 1)·s modulo the size of the prefix. Here s is that size divided
-//! by the golden ratio, rounded down and made odd. This distributes any number of different addresses evenly over the
-//! prefix, and their last bits vary too. The port and the address of a query follow from its index.
+//! ports in turn. The order changes only at the end of a round, when all M message ids have been used once. P·N
+//! consecutive blocks of a round use each port with each address once. The position of address number n (from 0) in the
+//! prefix is (n + 1)·s modulo the size of the prefix. Here s is the size of the prefix divided by the golden ratio,
+//! rounded down and made odd. This distributes any number of different addresses evenly over the prefix, and their last
+//! bits vary too. The port and the address of a query follow from its index.
 //!
 //! The addresses need no interface: a route of type local makes a whole prefix local to this host. Each port has one
 //! socket, bound to all addresses of this host. The source address is selected for each block (`IP_PKTINFO`,
@@ -100,7 +101,8 @@ impl SourcePlan {
         peer.is_some_and(|peer| ends(peer.address) == ends(self.server))
     }
 
-    /// Returns true if a datagram from `peer` was sent to the source address of query `k` (RFC 5452 §9.1).
+    /// Returns true if the destination address of a datagram received from `peer` is the source address of query `k`
+    /// (RFC 5452 §9.1).
     #[inline]
     pub(super) fn is_back(&self, k: u64, peer: Option<Peer>) -> bool {
         peer.and_then(|peer| peer.local) == Some(self.address(k))

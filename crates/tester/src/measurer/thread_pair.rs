@@ -26,7 +26,7 @@ impl Progress {
         Progress::until(plan, Arc::default())
     }
 
-    /// Creates the progress of a trial of `plan` that is interrupted when `stop` is set.
+    /// Creates the progress of a trial of `plan`. The trial is interrupted when the flag `stop` is set.
     pub fn until(plan: &TrialPlan, stop: Arc<AtomicBool>) -> Arc<Progress> {
         Arc::new(Progress {
             sent: AtomicU64::new(0),
@@ -76,6 +76,7 @@ pub(super) struct Ports {
     /// Sending sockets, one for each port. They are connected to the server. If queries are sent from several source
     /// addresses, the sockets are instead bound to all addresses of this host ([`super::sources`]).
     pub(super) asking: Vec<Endpoint>,
-    /// Sockets for datagrams that arrive at the source ports, but that the connected sending sockets do not accept.
+    /// Sockets for datagrams that arrive at the source ports from senders other than the server. The connected sending
+    /// sockets do not accept these datagrams.
     pub(super) unmatched: Vec<Endpoint>,
 }

@@ -8,9 +8,10 @@ use net::neighbour::NextHop;
 
 /// Determines whether the server is on this host.
 ///
-/// A server at a loopback address, or at another address of this host, is on this host. A virtual Ethernet pair leads
-/// to a namespace of this host, unless the user states that server and tester have separate hosts. In all other cases
-/// the result is the user's statement, or unknown without a statement.
+/// A server at a loopback address, or at another address of this host, is on this host. If the user states that server
+/// and tester have separate hosts, a server at any other address is assumed to be on a different host. Without this
+/// statement, a server behind a virtual Ethernet pair is assumed to be in a network namespace of this host. Otherwise
+/// the result is unknown.
 pub(super) fn shares_host(server: SocketAddr, stated_separate: bool) -> Fact {
     let Ok(next_hop) = NextHop::towards(server) else { return Fact::NotKnown };
     if next_hop.loopback {

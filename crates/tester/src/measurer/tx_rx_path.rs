@@ -56,7 +56,7 @@ impl<'a> Block<'a> {
 /// Result of sending queries.
 #[derive(Debug)]
 pub(super) enum SendOutcome {
-    /// This number of queries was sent. There was no buffer space for the remaining queries.
+    /// The first queries were sent; the value is their number. If queries remain, there was no buffer space for them.
     First(u64),
     /// No query was sent, and all queries may be retried one by one. The value is the send error. The inner `None`
     /// means that an earlier query caused the error, or that the queries can only be sent one by one.
@@ -87,7 +87,8 @@ pub(super) enum TxPath {
         ports: Arc<Ports>,
         /// Source address of each query, if the trial has several source addresses.
         sources: Option<Arc<SourcePlan>>,
-        /// True if a block may be sent in one system call; set to false when the kernel rejects `UDP_SEGMENT`.
+        /// True if a block may be sent in one system call. After the kernel has rejected `UDP_SEGMENT`, the value is
+        /// false.
         offload: bool,
     },
     /// AF_XDP rings.
@@ -168,8 +169,8 @@ impl TxPath {
         }
     }
 
-    /// Returns the number of queries that a zero-copy device has not sent after `limit`. The number is 0 in copy mode
-    /// and with sockets.
+    /// In zero-copy mode, waits for at most `limit` until the device has sent all queries, and returns the number of
+    /// unsent queries. Returns 0 at once in copy mode and with sockets.
     pub(super) fn unsent(&mut self, limit: Duration) -> usize {
         match self {
             TxPath::XdpRings(rings) if rings.sender.is_read_by_device() => {

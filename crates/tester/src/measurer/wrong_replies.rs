@@ -10,7 +10,7 @@ use wire::rcode::Rcode;
 use super::expect::Prefix;
 use super::plan::{Subject, TrialPlan};
 
-/// Replies with the same fault, and the requirements that they violate.
+/// Fault that all replies have in common, and the requirements that the replies violate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WrongReplies {
     /// The fault that the replies have in common.
@@ -21,7 +21,8 @@ pub struct WrongReplies {
     names: NameRange,
     prefixes: Vec<Prefix>,
     subject: Subject,
-    /// First name that the trial does not use; `None` in campaigns, which start servers with a cold cache.
+    /// First name that the trial does not use. The advice suggests it if the replies may come from a cache. `None` in
+    /// campaigns, because a campaign starts each server with an empty cache.
     next_name: Option<u64>,
 }
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use method::records::Wrong;
 
-/// Number of probes before a server counts as silent.
+/// Maximum number of probes. If none of them gets a reply, the server counts as silent.
 pub(crate) const PROBES: u8 = 3;
 
-/// Interval between probes. It also applies if the host refuses a probe, because the server may just be starting.
+/// Interval between probes. The next probe is sent after this interval even if the host refuses a probe, because the
+/// server may just be starting.
 pub const WAIT: Duration = Duration::from_secs(1);
 
 /// Time after the last probe during which a reply to any probe is still accepted, as a multiple of [`WAIT`]. A resolver
@@ -20,7 +21,8 @@ pub(super) const LAST_WAITS: u32 = 4;
 /// Result of the probes that test whether the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// The server answers: a reply was correct, or the replies are not all wrong in the same way.
+    /// The server answers. A reply was correct, or there were wrong replies, of which fewer than [`PROBES`] had the
+    /// same fault.
     Answers,
     /// Every probe got a reply, and all replies have this fault. The address is an example from one of the replies;
     /// `None` if no reply contains an address.

@@ -119,8 +119,8 @@ proptest! {
         prop_assert_eq!(&trial.windows, &alone.windows);
         prop_assert_eq!(trial.throughput, alone.throughput);
         prop_assert_eq!(&trial.names, &alone.names);
-        // The merged verdict equals that of a single tester, unless a limit that applies to parts makes a shard
-        // invalid.
+        // If no shard is invalid, the merged verdict equals the verdict of a single tester. A shard can be invalid
+        // because some limits apply to each shard separately.
         if merged.shards.iter().all(|shard| shard.verdict != Verdict::Invalid) {
             prop_assert_eq!((trial.verdict, &trial.reasons), (alone.verdict, &alone.reasons));
         }
@@ -317,7 +317,7 @@ fn misses_of_one_tester_do_not_excuse_another() {
     };
     assert_eq!(missed_by(0).verdict, Verdict::Failed);
     assert_eq!(missed_by(1).verdict, Verdict::Invalid);
-    // The same holds if a different acceptance criterion is applied to the sum.
+    // Missed datagrams also do not excuse the loss if a different acceptance criterion is applied to the sum.
     assert_eq!(missed_by(0).tester_drops_at.missed, Some(0));
     assert!(!missed_by(0).is_in_doubt(Acceptance::ALL));
 }

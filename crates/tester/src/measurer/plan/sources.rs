@@ -13,7 +13,8 @@ pub(crate) const DEFAULT_ADDRESSES: u32 = 256;
 /// Maximum number of source addresses.
 pub(crate) const MAX_ADDRESSES: u32 = 65_536;
 
-/// 2¹²⁸ divided by the golden ratio.
+/// 2¹²⁸ divided by the golden ratio. Multiples of this number are used to distribute the addresses evenly over a
+/// prefix.
 const GOLDEN: u128 = 0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C834;
 
 /// Source addresses of the queries, all from one prefix. In the format `PREFIX,NUMBER`, the number of addresses is at
@@ -115,7 +116,8 @@ fn example(ipv6: bool) -> IpNet {
     if ipv6 { "2001:2:0:ff::/64" } else { "198.19.0.0/24" }.parse().expect("a constant")
 }
 
-/// Returns an example of the `ip route` command that makes a prefix of source addresses local, for queries to `server`.
+/// Returns an example of the `ip route` command that makes a prefix of source addresses local. The prefix has the IP
+/// version of `server`.
 fn example_route(server: &SocketAddr) -> String {
     route(&example(is_over_ipv6(server)))
 }

@@ -189,7 +189,7 @@ pub(super) struct TrialTotals {
     rtt: Option<Histogram<u64>>,
     pacing: Option<PacingRecorder>,
     intervals: Option<Intervals>,
-    /// Lowest priority of the senders.
+    /// Lowest scheduling priority of any sender thread.
     priority: Priority,
 }
 

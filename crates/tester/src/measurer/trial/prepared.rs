@@ -30,7 +30,8 @@ use crate::measurer::thread_pair::{Ports, Progress};
 use crate::measurer::tx_rx_path::{TxPath, XdpRings};
 use crate::xdp::XdpInterface;
 
-/// Lowest first port of a contiguous range, and maximum number of attempts to find such a range.
+/// Limits of the search for a range of consecutive free ports: the lowest first port, and the maximum number of
+/// attempts.
 const LOWEST_PORT: u16 = 32_768;
 const ROW_TRIES: u32 = 100;
 
@@ -263,11 +264,12 @@ fn ports_of(pair: u16, plan: &TrialPlan) -> u16 {
     (plan.source_ports - pair).div_ceil(plan.threads)
 }
 
-/// Sockets of one source port. The second socket receives datagrams from other sources. If the first socket is bound to
-/// all addresses, it receives from any source, and there is no second socket.
+/// Sockets of one source port. If the first socket is connected to the server, the second socket receives datagrams
+/// from other senders. If the first socket is bound to all addresses, it receives from any sender, and there is no
+/// second socket.
 type SourcePort = (Endpoint, Option<Endpoint>);
 
-/// Opens `count` consecutive source ports, because AF_XDP claims a range of ports.
+/// Opens `count` consecutive source ports, because the AF_XDP filter redirects a range of ports.
 fn open_row(plan: &TrialPlan, count: u16) -> io::Result<Vec<SourcePort>> {
     let mut last = io::ErrorKind::AddrInUse.into();
     for _ in 0..ROW_TRIES {
@@ -281,7 +283,7 @@ fn open_row(plan: &TrialPlan, count: u16) -> io::Result<Vec<SourcePort>> {
     Err(last)
 }
 
-/// Opens the source port `port`, or any free port if it is 0.
+/// Opens the source port `port`. If `port` is 0, opens any free port.
 fn open_port(plan: &TrialPlan, port: u16) -> io::Result<SourcePort> {
     let (asking, unmatched) = match plan.source_addresses {
         None => {

@@ -32,7 +32,7 @@ pub(super) struct Started<'a> {
 }
 
 impl<'a> Started<'a> {
-    /// Waits for the common start, if several testers share the trial, and starts the pairs.
+    /// Starts the pairs of threads. If several testers share the trial, waits for the common start first.
     pub(super) fn begin(mut prepared: Prepared<'a>) -> Result<Started<'a>, NotStarted> {
         let plan = prepared.plan;
         let at = |source| TrialError::Interface { server: plan.server, source };
