@@ -97,8 +97,8 @@ pub struct ReferenceCounters {
     pub ignored: u64,
     /// Queries dropped by the kernel because this program was too slow. If there are any, the capacity was not exact.
     pub socket_drops: u64,
-    /// Replies that the kernel or the AF_XDP ring (`--xdp`) did not accept at once. They are also counted in
-    /// `answered`. The tester misses these replies because of this program.
+    /// Replies that the kernel or the AF_XDP ring (`--xdp`) did not accept at once. These replies are also counted in
+    /// `answered`, although the tester misses them because of this program.
     pub refused: u64,
     /// Maximum time between the kernel's receipt of a query and its reading by this program, in µs; 0 for queries
     /// received by AF_XDP. A tester with a timeout below this time misses replies because of this program.
@@ -233,7 +233,7 @@ pub struct RunningReference {
 }
 
 impl RunningReference {
-    /// Returns the interface that is also served by AF_XDP; `None` without AF_XDP.
+    /// Returns the interface on which queries are also answered by AF_XDP; `None` if AF_XDP is not used.
     pub fn xdp(&self) -> Option<&XdpInterface> {
         self.xdp.as_ref()
     }

@@ -46,7 +46,7 @@ pub struct AuthDelta {
     /// AuthDNS's processing time, from the kernel's receive timestamp of a query to its reply, in microseconds; absent
     /// if AuthDNS sent no reply over UDP.
     pub own_time_us: Option<OwnTime>,
-    /// Interface served by AF_XDP, with its attach mode; absent without AF_XDP.
+    /// Interface on which AuthDNS answers queries by AF_XDP, with its attach mode; absent if AF_XDP is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "past_stack")]
     pub xdp: Option<XdpInterface>,

@@ -145,7 +145,7 @@ pub struct AuthCounters {
     pub own_time: Times,
     /// Times between repeated queries and the previous query for the same name and type.
     pub repeats: Repeats,
-    /// Interface served by AF_XDP, with its attach mode; absent without AF_XDP.
+    /// Interface on which AuthDNS answers queries by AF_XDP, with its attach mode; absent if AF_XDP is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "past_stack")]
     pub xdp: Option<XdpInterface>,

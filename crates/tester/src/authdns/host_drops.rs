@@ -379,7 +379,7 @@ mod tests {
         WatchedInterfaces { everywhere: false, beyond_loopback: true };
 
     /// Returns the counters of `to-dut`: packets dropped on receive and on send, drops of the discipline, and sends
-    /// that found no room.
+    /// that failed because a buffer was full.
     fn reading(receive_drops: u64, send_drops: u64, queued: u32, no_room: u64) -> CounterReading {
         let name = || "to-dut".to_owned();
         let counters = InterfaceCounters { received: 0, receive_drops, send_drops };

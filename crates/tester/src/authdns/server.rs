@@ -106,7 +106,7 @@ impl RunningAuth {
         &self.addresses
     }
 
-    /// Returns the interface that is also served by AF_XDP; `None` without AF_XDP.
+    /// Returns the interface on which queries are also answered by AF_XDP; `None` if AF_XDP is not used.
     pub fn xdp(&self) -> Option<&XdpInterface> {
         self.xdp.as_ref()
     }

@@ -9,8 +9,8 @@
 //!                          └── match, then check ◄──────────────┘        tally: totals, histograms, intervals
 //! ```
 //!
-//! Each client thread has separate ports, names and totals. These clients do not measure the rate defined by RFC 8219,
-//! at which every query in a stream of constant rate must be answered. That rate is measured by the Measurer.
+//! Each client thread has separate ports, names and totals. RFC 8219 defines a different rate: the highest constant
+//! query rate at which every query is answered. The Measurer measures that rate.
 
 mod additional;
 mod client_thread;

@@ -10,8 +10,8 @@ pub struct Progress {
     threads: Vec<ThreadSums>,
 }
 
-/// Totals of one thread, written only by that thread. They have a separate cache line, so that threads do not slow each
-/// other down.
+/// Totals of one thread, written only by that thread. The totals have a separate cache line, so that threads do not
+/// slow each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct ThreadSums {

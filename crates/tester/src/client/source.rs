@@ -1,7 +1,7 @@
 //! Source of the queries: generated names, or the lines of a query file in dnsperf's format.
 //!
-//! The questions of a file are held in memory in wire format, each with the length of its name. They are read in
-//! sequence, so there is no index. While queries are sent, no text is parsed and no file is read.
+//! The questions of a file are stored in memory in wire format, each with the length of its name. The questions are
+//! read in sequence, so there is no index. While queries are sent, no text is parsed and no file is read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

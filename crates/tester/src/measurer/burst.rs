@@ -128,10 +128,12 @@ impl SendCost {
         std::thread::spawn(work).join().map_err(|_| io::Error::other("the measurement panicked"))?
     }
 
-    /// Returns the burst window for a sender of `rate` queries per second; `rate` must be above 0.
+    /// Returns the burst window for a sender of `rate` queries per second; `rate` must be above 0. The window is 0 if
+    /// queries can be sent one by one.
     ///
-    /// With this window the sender uses at most a third of its CPU, unless the window is limited by [`LONGEST`]. A
-    /// sender on an exclusive CPU uses [`SHORTEST`] instead.
+    /// With this window the sender uses at most a third of its CPU. If this requires a window longer than [`LONGEST`],
+    /// the result is [`LONGEST`], and the sender uses more than a third. A sender on an exclusive CPU uses [`SHORTEST`]
+    /// instead.
     pub fn burst(&self, rate: f64) -> Nanos {
         let left = MOST - rate * self.query.as_secs_f64();
         if left <= 0.0 {

@@ -262,7 +262,7 @@ impl ProbeState<'_> {
     }
 
     /// Returns the result of checking a received message: `Ok` for a correct reply, otherwise the fault and the address
-    /// in the reply. Returns `None` if the message does not answer an unanswered probe.
+    /// in the reply. Returns `None` if the message is not a response to a probe that still waits for its reply.
     fn judge(&mut self, bytes: &[u8]) -> Option<Result<(), (Wrong, Option<Ipv6Addr>)>> {
         let message = Message::new(bytes).filter(Message::is_response)?;
         let at = self.open.iter().position(|(id, _)| *id == message.id())?;

@@ -96,7 +96,7 @@ pub struct TrialPlan {
     pub timeout: Nanos,
     /// Zone that contains the names of the queries.
     pub domain: Domain,
-    /// Block of names from which the trial takes its names.
+    /// Block that contains the names of the trial.
     pub names: NameRange,
     /// Position in the block of the first name that the trial uses.
     pub first_name: u64,
@@ -220,7 +220,7 @@ impl TrialPlan {
         ZoneFacts { domain: self.domain.to_string(), aaaa_share: self.aaaa_share }
     }
 
-    /// Returns the number of names that the trial takes from its block of names. It includes the names that are
+    /// Returns the number of names that the trial uses from its block of names. The number includes the names that are
     /// resolved before the trial so that they are cached.
     pub fn names_needed(&self) -> u64 {
         self.name_sequence().names_used(self.schedule().count())

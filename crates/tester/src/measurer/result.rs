@@ -93,8 +93,8 @@ pub struct TrialResult {
     pub facts: Facts,
     /// True if the trial complies with RFC 8219 §9.2.
     pub compliant: bool,
-    /// Points in which the trial is not compliant, or may not be compliant. In JSON, `noncompliance` contains the text
-    /// and `noncompliance_causes` the data.
+    /// Requirements of RFC 8219 §9.2 that the trial does not meet, or may not meet. In JSON, `noncompliance` contains
+    /// the text and `noncompliance_causes` the data.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
@@ -111,7 +111,7 @@ pub struct TrialResult {
     pub records_error: Option<String>,
 }
 
-/// The names that a trial took from its block.
+/// The names that a trial used, and the block that contains them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NamesUsed {
     /// Block of the names, such as `10.0.0.0/8`.
@@ -635,7 +635,7 @@ mod tests {
         let trial = judged(500, part, |_| ());
         assert_eq!(kinds(&trial), (Verdict::Invalid, vec![ReasonKind::Deviation]));
         assert!(matches!(trial.deviation, Some(Deviation::AaaaShare { .. })), "{trial:?}");
-        // A DUT that sheds half of the load.
+        // The DUT drops half of the queries.
         let asked = UpstreamQueries { aaaa: 500, a: 500, ..UpstreamQueries::default() };
         let part = AuthDelta { asked, names: Some(500), ..right_part() };
         assert_eq!(

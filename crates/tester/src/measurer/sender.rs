@@ -18,8 +18,8 @@ use super::result::Priority;
 use super::thread_pair::Progress;
 use super::tx_rx_path::{Block, SendOutcome, TxPath};
 
-/// Minimum interval at which queries are sent one by one instead of in batches. A `send` takes about a microsecond; the
-/// rest of the interval is a reserve.
+/// Minimum interval between queries at which a busy-waiting sender sends queries one by one instead of in batches. A
+/// `send` takes about a microsecond; the rest of the interval is a reserve.
 const SEND_COST: Nanos = Nanos(2_000);
 /// Maximum number of segments that Linux accepts in one call (`UDP_MAX_SEGMENTS` before 6.9).
 pub(super) const MAX_RUN: u64 = 64;
@@ -42,9 +42,9 @@ pub(super) struct SendTiming {
 impl SendTiming {
     /// Selects the timing of a pair with `interval` between its queries.
     ///
-    /// A busy-waiting sender sends queries one by one if the interval is long enough. Otherwise queries are sent
-    /// together, each at most `max_burst` from its schedule. A sleeping sender always sends them together, because
-    /// waking up for each query would cost more than sending it.
+    /// A busy-waiting sender sends queries one by one if the interval is long enough. In all other cases, as many
+    /// queries are sent together as the maximum deviation from the schedule (`max_burst`) allows. A sleeping sender
+    /// thus wakes up less often. A wake-up costs more than sending a query.
     pub(super) fn choose(
         spinning: bool,
         offload: bool,

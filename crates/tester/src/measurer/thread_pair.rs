@@ -73,8 +73,9 @@ impl Progress {
 
 /// The source ports of a pair of threads.
 pub(super) struct Ports {
-    /// Sending sockets, one for each port. They are connected to the server. If queries are sent from several source
-    /// addresses, the sockets are instead bound to all addresses of this host ([`super::sources`]).
+    /// Sending sockets, one for each port. If queries have a single source address, the sockets are connected to the
+    /// server. If queries have several source addresses, the sockets are bound to all addresses of this host
+    /// ([`super::sources`]).
     pub(super) asking: Vec<Endpoint>,
     /// Sockets for datagrams that arrive at the source ports from senders other than the server. The connected sending
     /// sockets do not accept these datagrams.

@@ -32,7 +32,7 @@ const PACKET_CHARGE: u64 = 768;
 /// relative error. Clock synchronization needs at most 500 (`MAXFREQ` of kernel/time/ntp.c).
 const SLEW_LIMIT_PPM: f64 = 1_000.0;
 
-/// Maximum share of a CPU's time, in per cent, that a hypervisor may take without a warning.
+/// Share of a CPU's time in per cent. If a hypervisor takes more than this share, a warning is reported.
 const STOLEN_LIMIT: f64 = 1.0;
 
 /// A trial after its threads have ended.

@@ -67,7 +67,7 @@ pub(super) struct Prepared<'a> {
     template: QueryTemplate,
     receive_buffer: usize,
     pub(super) ports: Vec<Arc<Ports>>,
-    /// AF_XDP rings, which the sender and receiver take over at the start of the trial; `None` without AF_XDP.
+    /// AF_XDP rings, which the sender and receiver take over at the start of the trial; `None` if AF_XDP is not used.
     pub(super) rings: Option<XdpRings>,
     xdp: Option<XdpInterface>,
 }
@@ -201,7 +201,8 @@ impl<'a> Prepared<'a> {
         TrialContext { start, recorder }: TrialContext<'_>,
     ) -> (Sender, Receiver) {
         let plan = self.plan;
-        // Room for outstanding and remembered queries, and for a receiver that is a fifth of a second behind.
+        // The ledger has slots for outstanding and remembered queries. A fifth of a second is added, because the
+        // receiver may be late by that time.
         let remembered = plan.retention() + Nanos::from_millis(200);
         let part = plan.part_of(number);
         let capacity = (part.rate() * remembered.as_secs_f64()).ceil() as u64;
