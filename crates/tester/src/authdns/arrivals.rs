@@ -156,8 +156,8 @@ fn places(
     places
 }
 
-/// Returns true if a server on `address` listens on the interface address `held`. Several interfaces may have the same
-/// link-local address, so the scopes are compared too.
+/// Returns true if a server that listens on `address` receives datagrams sent to the interface address `held`. Several
+/// interfaces may have the same link-local address, so the scopes are compared too.
 pub(super) fn is_of(address: SocketAddr, held: &LocalAddress) -> bool {
     address.ip().to_canonical() == held.address.ip()
         && [0, scope_of(&held.address)].contains(&scope_of(&address))

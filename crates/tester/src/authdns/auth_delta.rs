@@ -145,8 +145,8 @@ impl AuthDelta {
         faults
     }
 
-    /// Returns the reasons why AuthDNS did not serve only the planned trial: AuthDNS served a zone other than `wanted`,
-    /// or other clients sent queries at the same time. `names` is the planned number of names.
+    /// Checks that AuthDNS answered only queries of the planned trial. Returns a reason if AuthDNS served a zone other
+    /// than `wanted`, or if other clients sent queries at the same time. `names` is the planned number of names.
     pub(crate) fn disagreements(&self, wanted: Option<&ZoneFacts>, names: u64) -> Vec<Reason> {
         let mut found = Vec::new();
         if let Some(wanted) = wanted {
@@ -172,12 +172,12 @@ impl AuthDelta {
         (refused > spare(questions)).then_some(Reason::AuthRefused { refused, questions })
     }
 
-    /// Returns the number of queries that AuthDNS answered too late, or that its host received but AuthDNS did not.
+    /// Returns the number of queries that AuthDNS answered too late, or that reached its host but not AuthDNS.
     pub fn doubtful(&self) -> u64 {
         self.slow + self.missed()
     }
 
-    /// Returns the number of datagrams that AuthDNS's host received but AuthDNS did not; 0 if not counted.
+    /// Returns the number of datagrams that reached AuthDNS's host but not AuthDNS; 0 if datagrams were not counted.
     pub fn missed(&self) -> u64 {
         self.host_drops.missed().unwrap_or(0)
     }
@@ -205,7 +205,7 @@ impl AuthDelta {
 /// DUT may stop querying a server that does not answer. Many queries may then fail because of one missed query.
 const MISSED_IN: u64 = 1_000;
 
-/// Returns the number of excess names or queries that is tolerated if `count` are expected.
+/// Returns the tolerance for a number of names or queries. If `count` are expected, this many more are accepted.
 fn spare(count: u64) -> u64 {
     (TOLERANCE * count as f64 + PATTERN) as u64
 }

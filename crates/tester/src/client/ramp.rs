@@ -35,7 +35,7 @@ pub struct RampPlan {
     pub outstanding: usize,
     /// Maximum number of queries that are due but have not been sent; 0 means unlimited.
     pub behind: u64,
-    /// True if the queries are repeated from the first one after the last one has been sent.
+    /// True if sending starts again with the first query after the last query has been sent.
     pub repeat: bool,
     /// Time to wait for responses after the planned end of the ramp, even if sending ended earlier. Queries that are
     /// still in flight at the end of this time are lost.
@@ -56,7 +56,8 @@ pub struct Bucket {
     pub target_qps: f64,
     /// Rate at which queries were sent.
     pub actual_qps: f64,
-    /// Rate of the responses to the queries that were sent in this interval. The time of their arrival does not matter.
+    /// Rate of the responses to the queries that were sent in this interval. The arrival time of the responses does not
+    /// matter.
     pub responses_per_sec: f64,
     /// Rate of the responses with an RCODE other than NOERROR and NXDOMAIN.
     pub failures_per_sec: f64,

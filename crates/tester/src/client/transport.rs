@@ -5,7 +5,7 @@
 pub enum Transport {
     /// UDP. A truncated response counts as a response.
     Udp,
-    /// UDP. After a truncated response, the query is repeated over TCP, and the response over TCP counts.
+    /// UDP. After a truncated response, the query is repeated over TCP, and only the response over TCP is counted.
     UdpThenTcp,
     /// TCP connections that are kept open, with many queries in flight on each (RFC 7766 §6.2).
     Tcp,

@@ -23,7 +23,7 @@ use net::socket::Endpoint;
 use serde::{Deserialize, Serialize};
 use units::{CpuId, Nanos};
 
-/// Maximum share of a CPU that a sender and its receiver use if they share it.
+/// Maximum share of a CPU that a sender and its receiver together use if both run on this CPU.
 const MOST: f64 = 1.0 / 3.0;
 /// Maximum burst window. Batching moves a query from its schedule by at most this time.
 pub const LONGEST: Nanos = Nanos::from_millis(1);

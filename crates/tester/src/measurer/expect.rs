@@ -1,4 +1,5 @@
-//! Validation of replies. RFC 6052 and the expected addresses are implemented here independently of any server.
+//! Validation of replies. The address format of RFC 6052 and the rule for the expected addresses are implemented here
+//! independently of any DNS64 server.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -43,7 +43,7 @@ const RESOLVE: Duration = Duration::from_secs(10);
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// Time after which packets that arrived at the interface have reached their sockets.
 const IN_FLIGHT: Duration = Duration::from_millis(2);
-/// Maximum number of receives from one socket at the end of a trial, so that the trial ends even during a flood.
+/// Maximum number of receive calls on one socket at the end of a trial, so that the trial ends even during a flood.
 const LAST_RECEIVES: usize = 1_000;
 
 /// Resolves and returns the next hop towards `server`. If the next hop's link-layer address were unknown, this host
@@ -223,7 +223,8 @@ impl HostLosses {
     }
 
     /// Returns the number of packets dropped from the queues of unresolved neighbours. The kernel's counter covers all
-    /// neighbours, so the result is `None` if the next hop was resolved in every sample.
+    /// neighbours. If the next hop was resolved in every sample, any drops were packets for other neighbours, and the
+    /// result is `None`.
     fn discarded(&self, after: &PathCounters) -> Option<u64> {
         self.unresolved?;
         Some(after.discards?.saturating_sub(self.before.discards?))

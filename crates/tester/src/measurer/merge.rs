@@ -441,7 +441,8 @@ fn warnings(shards: &[Shard]) -> Vec<Warning> {
     all
 }
 
-/// Returns the stolen CPU time of the host that lost the highest share of its CPU time.
+/// Compares the hosts by the share of CPU time that a hypervisor took from them. Returns the stolen CPU time of the
+/// host with the highest share.
 fn stolen(shards: &[Shard]) -> Option<Stolen> {
     let all = shards.iter().filter_map(|shard| shard.trial.stolen);
     all.max_by(|a, b| a.worst_cpu_pct.total_cmp(&b.worst_cpu_pct))

@@ -69,7 +69,7 @@ pub struct SenderSettings {
     /// Requested AF_XDP mode; absent if sockets are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xdp: Option<Mode>,
-    /// CPUs in the order of their assignment; empty if the threads may use any CPU.
+    /// CPUs in the order of their assignment to threads; empty if the threads may use any CPU.
     pub cpus: Vec<CpuId>,
     /// Determines whether senders sleep or busy-wait until the next query is due.
     pub spin: Spin,
@@ -380,8 +380,8 @@ fn name_advice(needed: u64) -> &'static str {
 /// Maximum query rate, which is also the maximum that `Qps` accepts as text.
 const HIGHEST_RATE: u64 = 100_000_000;
 
-/// Maximum limit for the deviation of a 100 ms window, in per cent. With this limit a window may contain the queries of
-/// ten seconds, so pacing no longer affects the verdict.
+/// Highest value to which the limit for the deviation of a 100 ms window can be set, in per cent. With this limit a
+/// window may contain the queries of ten seconds, so pacing no longer affects the verdict.
 pub const MAX_WINDOW_LIMIT_PCT: f64 = 10_000.0;
 /// Maximum time in a plan: a year.
 const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);

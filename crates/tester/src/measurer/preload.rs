@@ -53,8 +53,8 @@ impl TrialPlan {
     }
 }
 
-/// Resolves the names that the first cached queries of the trial ask for, and returns the number of unresolved names.
-/// Ends early when `stop` is set.
+/// Resolves the names that must be cached when the trial starts, and returns the number of unresolved names. Ends early
+/// when `stop` is set.
 pub(super) fn preload(plan: &TrialPlan, stop: &AtomicBool) -> Result<u64, TrialError> {
     if plan.cached_share.per_hundred() == 0 {
         return Ok(0);

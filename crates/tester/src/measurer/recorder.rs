@@ -27,8 +27,8 @@ use super::plan::TrialPlan;
 
 /// Number of records per batch.
 const BATCH: usize = 8192;
-/// Maximum number of batches that wait to be written to disk. They contain 524,288 records (about 34 MB), which is
-/// about five seconds of queries at 100,000 queries per second.
+/// Maximum number of batches that wait to be written to disk. Together, these batches contain 524,288 records (about 34
+/// MB), which is about five seconds of queries at 100,000 queries per second.
 const QUEUE: usize = 64;
 
 /// Reasons why records could not be written.

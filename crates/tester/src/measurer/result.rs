@@ -74,8 +74,8 @@ pub struct TrialResult {
     /// AuthDNS's queries, losses and delays in the trial; absent if AuthDNS's counters were not read.
     #[serde(default)]
     pub auth: Option<AuthDelta>,
-    /// Deviation of the load from the plan. The share of names with an AAAA record is always checked. The share of
-    /// queries for cached names is checked only if the trial would otherwise have passed.
+    /// Deviation of the DUT's load from the planned load. The share of names with an AAAA record is always checked. The
+    /// share of queries for cached names is checked only if the trial would otherwise have passed.
     #[serde(default)]
     pub deviation: Option<Deviation>,
     /// Passed, failed, or invalidated by the tester.

@@ -160,8 +160,8 @@ pub struct ShardPart {
     /// Error of this host's clock, if the kernel reports it. The error is read when the start time is read from the
     /// clock, and again after the trial. The larger of the two errors is used.
     pub clock: Option<ClockError>,
-    /// Step of the clock, in nanoseconds, between reading the start time and the end of the trial. A forward step is
-    /// positive.
+    /// Time, in nanoseconds, by which the clock was stepped after the start time had been read and before the trial
+    /// ended. A forward step is positive.
     pub clock_step_ns: i64,
     /// Number of queries sent in each interval of 10 ms since the trial's start.
     pub sent_per_10ms: Vec<u32>,

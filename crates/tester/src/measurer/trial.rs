@@ -33,8 +33,8 @@ use crate::authdns::status::Session;
 /// Carries out one trial. `progress` must have been created for the same plan.
 ///
 /// # Errors
-/// Returns an error only if the trial cannot be carried out. The server's behaviour is part of the result. A trial of
-/// several testers is invalid if one of them is not ready at the common start.
+/// Returns an error only if the trial cannot be carried out. Failures of the server are reported in the result instead.
+/// A trial of several testers is invalid if one of them is not ready at the common start.
 pub fn run(plan: &TrialPlan, progress: &Arc<Progress>) -> Result<TrialResult, TrialError> {
     plan.check()?;
     plan.check_sources()?;
