@@ -1,4 +1,4 @@
-//! Cache of the reference. It contains upstream replies, and entries for upstream queries in flight.
+//! Cache of the reference server. It contains upstream replies, and entries for upstream queries in flight.
 //!
 //! The entry for a query in flight has no content. Further queries with the same key wait for the reply to the query in
 //! flight. A reply that must not be cached gets a lifetime of zero, and is returned to the waiting queries only.
@@ -89,7 +89,8 @@ impl Cache {
         self.lock().insert(key, Arc::new(OnceLock::from(self.kept(Some(reply)))));
     }
 
-    /// Returns the cached entry for the key. If there is none, or it has expired, returns a new entry.
+    /// Returns the cached entry for the key. If the cache has no such entry, or the entry has expired, adds and returns
+    /// a new one.
     fn entry(&self, key: &Key) -> Arc<Entry> {
         let mut entries = self.lock();
         if entries.len() >= FULL {

@@ -1,5 +1,5 @@
-//! Server cookies of the reference (RFC 7873), in the layout of RFC 9018 §4. The hash function is that of the standard
-//! library, because no other server has to verify these cookies.
+//! Server cookies of the reference server (RFC 7873), in the layout of RFC 9018 §4. The hash function is that of the
+//! standard library, because no other server has to verify these cookies.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;

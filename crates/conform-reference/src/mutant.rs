@@ -12,9 +12,9 @@ pub struct Mutant {
     pub name: &'static str,
     /// Id of the check that must fail for this mutant.
     pub caught_by: &'static str,
-    /// Function that changes the rules of the reference.
+    /// Function that changes the rules of the reference server.
     pub rules: fn(&mut Rules),
-    /// Functions that change messages while the reference processes them.
+    /// Functions that change messages while the reference server processes them.
     pub hooks: Hooks,
 }
 

@@ -1,5 +1,5 @@
-//! Answers of the reference: RFC 6147 §5 for AAAA and PTR, RFC 8880 for ipv4only.arpa, and the upstream's answers to
-//! all other queries.
+//! Answers of the reference server: RFC 6147 §5 for AAAA and PTR, RFC 8880 for ipv4only.arpa, and the upstream's
+//! answers to all other queries.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ const IPV4ONLY_TTL: u32 = 3600;
 /// TTL of denials in the ip6.arpa zones of the prefixes, in seconds.
 const REVERSE_TTL: u32 = 300;
 
-/// Resolver of the reference.
+/// Resolver of the reference server.
 pub(super) struct Resolver {
     pub(super) zone: Name,
     pub(super) prefixes: Vec<Pref64>,

@@ -1,4 +1,4 @@
-//! Behaviour of the reference as data. Each field is one rule, and a mutant may break a rule.
+//! Behaviour of the reference server as data. Each field is one rule, and a mutant may break a rule.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct Rules {
     /// addresses (RFC 8880 §7.2.1). The in-addr.arpa names of these addresses are resolved like any other name (RFC
     /// 8880 §7.2, item 4).
     pub ipv4only: bool,
-    /// Nothing is synthesized for queries with CD and DO (§5.5, item 3).
+    /// Nothing is synthesized for queries that have both CD and DO set (§5.5, item 3).
     pub leaves_cd_do: bool,
     /// The DO bit of the client query is copied to upstream queries.
     pub passes_do: bool,
@@ -64,9 +64,9 @@ pub struct Rules {
     pub passes_cd: bool,
     /// Without validation, the AD bit of upstream replies is not copied to the replies to clients (§5.5).
     pub drops_ad: bool,
-    /// The reference simulates validation, based on the labels of zones. If a query does not have CD set, the reply for
-    /// names in `bogus` and `expired` is SERVFAIL. If a query has AD or DO set, the reply for names in `secure` and
-    /// `nsec3` has AD set. The default is false.
+    /// The reference server simulates validation, based on the labels of zones. If a query does not have CD set, the
+    /// reply for names in `bogus` and `expired` is SERVFAIL. If a query has AD or DO set, the reply for names in
+    /// `secure` and `nsec3` has AD set. The default is false.
     pub validates: bool,
     /// Replies over UDP that are longer than the client accepts are truncated, and TC is set (RFC 2181 §9).
     pub truncates: bool,
@@ -91,8 +91,8 @@ pub struct Rules {
     pub asks_once: bool,
     /// Each upstream query has an unpredictable ID and source port (RFC 5452 §9.2).
     pub random_source: bool,
-    /// Length of a turn of a busy server, or `None` (the default) if queries do not wait. Upstream queries wait for the
-    /// end of the turn. All queries of a turn are then sent from one source port.
+    /// Length of the time slots of a simulated busy server. Upstream queries wait for the end of the current time slot,
+    /// and are then all sent from one source port. If `None` (the default), queries do not wait.
     pub turn: Option<Duration>,
     /// All records of an RRset get the smallest TTL of the RRset (RFC 2181 §5.2).
     pub equal_ttls: bool,
@@ -154,7 +154,7 @@ impl Default for Rules {
     }
 }
 
-/// Functions of a mutant that change messages while the reference processes them.
+/// Functions of a mutant that change messages while the mutant processes them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hooks {
     /// Changes the octets of a client query before they are parsed. If the octets are empty

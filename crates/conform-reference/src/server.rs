@@ -1,4 +1,4 @@
-//! Sockets and threads of the reference.
+//! Sockets and threads of the reference server.
 //!
 //! Each query has a separate thread, so that a query may wait for the upstream while other queries are answered.
 
@@ -32,7 +32,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Maximum interval between two checks of the stop flag while no datagrams arrive.
 const LOOK_UP: Duration = Duration::from_millis(500);
 
-/// Configuration of the reference.
+/// Configuration of the reference server.
 #[derive(Clone, Debug)]
 pub struct ReferenceConfig {
     /// Listen address for UDP and TCP; port 0 selects a free port.
@@ -43,13 +43,13 @@ pub struct ReferenceConfig {
     pub zone: Name,
     /// Prefixes of synthesized addresses.
     pub prefixes: Vec<Prefix>,
-    /// Rules of the reference.
+    /// Rules that the reference server follows.
     pub rules: Rules,
     /// Changes that a mutant makes to messages.
     pub hooks: Hooks,
 }
 
-/// Running reference. Dropping this value stops the server.
+/// Running reference server. Dropping this value stops the server.
 #[derive(Debug)]
 pub struct Reference {
     address: SocketAddr,
@@ -91,10 +91,10 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Starts the reference. It answers queries as soon as this function returns.
+/// Starts the reference server. The server answers queries as soon as this function returns.
 ///
 /// # Errors
-/// Returns an error if the reference cannot listen on the address, or cannot start a thread.
+/// Returns an error if the reference server cannot listen on the address, or cannot start a thread.
 pub fn start(config: ReferenceConfig) -> io::Result<Reference> {
     let ReferenceConfig { listen, upstream, zone, prefixes, rules, hooks } = config;
     let (udp, tcp) = sockets(listen)?;

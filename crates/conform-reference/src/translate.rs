@@ -1,5 +1,5 @@
-//! Implementation of RFC 6052 for the reference: IPv4-embedded IPv6 addresses, and the names of these addresses in
-//! ip6.arpa.
+//! Implementation of RFC 6052 for the reference server: IPv4-embedded IPv6 addresses, and the names of these addresses
+//! in ip6.arpa.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -39,7 +39,8 @@ pub(super) const WELL_KNOWN_V4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
 impl Pref64 {
-    /// Creates the prefix from its text form, so that the reference shares no arithmetic with the checks.
+    /// Converts a prefix of the checks by means of its text form. The reference server and the checks therefore share
+    /// no code that computes with addresses.
     pub(super) fn from_prefix(prefix: Prefix) -> Pref64 {
         let text = prefix.to_string();
         let address = text.split('/').next().and_then(|address| address.parse::<Ipv6Addr>().ok());

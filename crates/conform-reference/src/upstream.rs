@@ -1,4 +1,4 @@
-//! Upstream queries of the reference. By default, each query has a separate socket.
+//! Upstream queries of the reference server. By default, each query has a separate socket.
 //!
 //! ```text
 //! UDP ─► no reply after 2/3 of the time: retransmission ─► no reply: TCP, for 300 ms ─► no reply
@@ -21,7 +21,7 @@ use crate::rules::{Hooks, Rules};
 /// Timeout of a TCP query that is sent if the UDP queries got no reply.
 const LAST_TRY: Duration = Duration::from_millis(300);
 
-/// Server to which the reference forwards queries.
+/// Server to which the reference server forwards queries.
 pub(super) struct Upstream {
     address: SocketAddr,
     rules: Rules,
@@ -88,14 +88,15 @@ impl Upstream {
         self.wait_for_reply(&socket, query, end)
     }
 
-    /// Waits until the current turn ends, and returns the number of the next turn.
+    /// Waits until the current time slot ends, and returns the number of the next time slot. Each slot has the length
+    /// `length`.
     fn wait_for_turn(&self, length: Duration) -> u128 {
         let (elapsed, length) = (self.begin.elapsed().as_nanos(), length.as_nanos());
         thread::sleep(Duration::from_nanos((length - elapsed % length) as u64));
         elapsed / length + 1
     }
 
-    /// Returns the socket that all queries of a turn use.
+    /// Returns the socket for all queries that are sent at the end of the same time slot, `turn`.
     fn socket_of_turn(&self, turn: u128, end: Instant) -> Option<Arc<Mutex<UdpSocket>>> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.as_ref().is_none_or(|(of, _)| *of != turn) {

@@ -17,7 +17,7 @@ const LONGEST_DENIAL: u32 = 10_800;
 /// The RCODE YXDOMAIN: the name synthesized from a DNAME record is too long (RFC 6672 §2.2).
 const YXDOMAIN: u16 = 6;
 
-/// Extended errors (RFC 8914 §4) that the reference sends.
+/// Extended errors (RFC 8914 §4) that the reference server sends.
 pub(super) mod ede {
     /// EDNS option code of an extended error.
     pub(crate) const OPTION: u16 = 15;

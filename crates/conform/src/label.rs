@@ -1,5 +1,5 @@
-//! Labels by which a queried name defines its own answer. This table is all that the test authoritative server and the
-//! checks share about answers.
+//! Labels by which a queried name defines its own answer. The test authoritative server and the checks both use the
+//! table below, and no other definition of the answers.
 //!
 //! A name is `NONCE . DIRECTIVE … . ZONE`. The nonce makes the name new to every cache. Each directive is one label.
 //! Directives are parsed from left to right. Their order matters only if one of them makes the name an alias.
@@ -178,7 +178,8 @@ pub enum Alias {
     Dname {
         /// Owner of the DNAME record.
         owner: Name,
-        /// Target of the DNAME record, which replaces the owner in a queried name.
+        /// Target of the DNAME record. In a queried name that ends with the owner name, the target replaces the owner
+        /// name.
         replacement: Name,
         /// Target of the synthesized CNAME record.
         target: Name,
@@ -224,7 +225,7 @@ pub struct Behaviour {
     pub victim: Option<Name>,
     /// True if an answer to A also contains the AAAA records, and an answer to AAAA the A records.
     pub mixed: bool,
-    /// Special treatment of queries by queried type, in the order of the labels.
+    /// Special treatment of queries, each with the queried types to which it applies, in the order of the labels.
     pub fates: Vec<(Scope, Fate)>,
     /// Alias record of the name, if the name is an alias.
     pub alias: Option<Alias>,

@@ -63,7 +63,7 @@ pub struct Outcome {
     pub level: Level,
     /// Verdict of the check.
     pub verdict: Verdict,
-    /// Reason: the server's behaviour, or a missing precondition; empty if the check passed.
+    /// Reason for the verdict: the server's behaviour, or a missing precondition; empty if the check passed.
     pub reason: String,
     /// Configuration of the server, if it differs from the configuration of the report: "with the prefix 3fff:64::/32".
     #[serde(default, skip_serializing_if = "Option::is_none")]

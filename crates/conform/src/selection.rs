@@ -39,8 +39,8 @@ fn nearest<'i>(wanted: &str, ids: impl Iterator<Item = &'i str>) -> &'i str {
     ids.min_by_key(|id| far(id)).unwrap_or("none: there are no checks")
 }
 
-/// Returns the number of insertions, deletions and replacements between two texts (Levenshtein,
-/// "Binary codes capable of correcting deletions, insertions, and reversals", 1966).
+/// Returns the smallest number of insertions, deletions and replacements that turn one text into the other
+/// (Levenshtein, "Binary codes capable of correcting deletions, insertions, and reversals", 1966).
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,5 +1,5 @@
 //! Comparison of a server's rate with the rate of a baseline. The program computes the ratio of the two medians and
-//! compares the 95 % confidence interval of this ratio with a limit.
+//! compares the 95 % confidence interval for this ratio with a limit.
 //!
 //! ```text
 //! searches of the baseline  ─► medians of all resamples ─┐
@@ -45,9 +45,10 @@ pub struct Searches {
 }
 
 impl Searches {
-    /// Selects the searches in `found` that give information about the server. `overstated` is the factor by which a
-    /// trial may overstate the server's sustainable rate ([`crate::precision::overstatement`]), at least 1. Failures
-    /// above `proven` queries per second are ignored, because a self-test validates the tester only up to that rate.
+    /// Selects the searches in `found` in which the tester could measure at least the lowest rate. `overstated` is the
+    /// factor by which a trial may overstate the server's sustainable rate ([`crate::precision::overstatement`]), at
+    /// least 1. Failures above `proven` queries per second are ignored, because a self-test validates the tester only
+    /// up to that rate.
     pub fn of(found: &[Found], overstated: f64, proven: Option<u64>) -> Searches {
         let telling: Vec<&Found> =
             found.iter().filter(|search| !search.is_unmeasurable()).collect();
@@ -124,23 +125,23 @@ pub enum WouldDecide {
     /// A finer resolution would be necessary. Further searches cannot narrow the gap between passed and failed rates,
     /// and the limit lies in this gap.
     Resolution,
-    /// The servers would need searches that find both a passed and a failed rate. The existing searches prove only a
-    /// lower bound or only an upper bound.
+    /// Searches that find both a passed and a failed rate would be necessary. The existing searches of a server prove
+    /// only a lower bound or only an upper bound.
     Bounds,
 }
 
 /// Result of comparing a candidate with a baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Change {
-    /// Number of the baseline's searches that give information about the server.
+    /// Number of the baseline's searches in which the tester could measure at least the lowest rate.
     pub baseline_searches: usize,
-    /// Number of the candidate's searches that give information about the server.
+    /// Number of the candidate's searches in which the tester could measure at least the lowest rate.
     pub searches: usize,
     /// Median of the candidate's passed rates, divided by the median of the baseline's passed rates; absent if either
     /// median is absent.
     pub ratio: Option<f64>,
-    /// The 95 % interval of the ratio of the medians. The interval has no bounds if either server has fewer than
-    /// [`LEAST_SEARCHES`] searches.
+    /// The 95 % confidence interval for the ratio of the medians. The interval has no bounds if either server has fewer
+    /// than [`LEAST_SEARCHES`] searches.
     pub interval: Ratio,
     /// Result of comparing the interval with the limit.
     pub outcome: ChangeOutcome,
@@ -164,7 +165,7 @@ pub fn compare(baseline: &Searches, candidate: &Searches, limit: f64) -> Change 
     }
 }
 
-/// Compares the interval of a ratio with 1 and with 1 − `limit`, and returns the outcome.
+/// Compares the confidence interval for a ratio with the values 1 and 1 − `limit`, and returns the outcome.
 fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     let least = 1.0 - limit;
     match interval {
@@ -175,9 +176,9 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     }
 }
 
-/// Returns the interval of the ratio that is expected after the given numbers of searches, if their results vary as
-/// much as those of the existing searches. A server for which at least [`LEAST_SEARCHES`] searches are requested must
-/// already have a search.
+/// Returns the confidence interval for the ratio that is expected after the given numbers of searches. The results of
+/// further searches are assumed to vary as much as those of the existing ones. A server for which at least
+/// [`LEAST_SEARCHES`] searches are requested must already have a search.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES {

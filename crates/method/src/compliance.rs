@@ -74,7 +74,7 @@ pub struct Facts {
     /// True if the Measurer and the queried server run on the same host. The queried server is the DUT, or AuthDNS in a
     /// self-test.
     pub shares_host: Fact,
-    /// True if some of the roles (Measurer, AuthDNS, DUT) use the same CPUs.
+    /// True if at least two of the roles (Measurer, AuthDNS, DUT) use the same CPUs.
     pub shares_cpus: Fact,
     /// True if the Measurer queries the DUT over IPv6. A compliant self-test may use IPv4 or IPv6.
     pub over_ipv6: bool,
@@ -82,7 +82,7 @@ pub struct Facts {
     pub duration: Nanos,
     /// Time after which a reply is late.
     pub timeout: Nanos,
-    /// Minimum share of valid replies for a trial to pass.
+    /// Minimum fraction of queries with a valid reply for a trial to pass.
     pub accept: Acceptance,
     /// True if the prefix of synthesized addresses is checked.
     pub checks_prefix: bool,
@@ -96,7 +96,7 @@ pub struct Facts {
     pub repeats: Option<u32>,
     /// Difference between the passed and the failed rate at the end of a search; absent for a single trial.
     pub resolution: Option<Qps>,
-    /// True if the same name may have been queried twice although it was meant to be new.
+    /// True if a query that needs a new name may have used a name that was queried before.
     pub reuses_names: bool,
     /// Self-test that validates the tester, or the reason why the tester is not validated.
     pub proof: TesterProof,
@@ -115,7 +115,8 @@ impl Facts {
         points
     }
 
-    /// Returns the facts that only the user has stated. A report shows these facts beside a compliant result.
+    /// Returns the facts that the program could not determine and for which it relies on the user's statement. A report
+    /// shows these facts beside a compliant result.
     pub fn statements(&self) -> Vec<String> {
         let stated = [
             (self.shares_host, "the roles have separate hosts"),
@@ -235,8 +236,8 @@ impl Facts {
     }
 }
 
-/// Returns the deviations of several trials from RFC 8219, each deviation once. The resolutions of relative searches
-/// differ, so the coarsest resolution is returned.
+/// Returns all deviations from RFC 8219 that occur in one or more of the trials, each deviation once. If several
+/// searches end at too coarse a resolution, the returned deviation contains the coarsest one.
 pub fn noncompliance_of<'a>(trials: impl IntoIterator<Item = &'a Facts>) -> Vec<Noncompliance> {
     use Noncompliance::Coarse;
     let mut points: Vec<Noncompliance> = Vec::new();

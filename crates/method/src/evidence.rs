@@ -54,12 +54,13 @@ pub struct OfferedLoad {
     pub sent: u64,
     /// Valid replies received by the Measurer.
     pub valid: u64,
-    /// Names resolved before the trial, so that queries for them in the trial are cache hits.
+    /// Number of names that the DUT resolved before the trial, so that queries for them in the trial are cache hits.
     pub preloaded: u64,
-    /// Share of names with an AAAA record (α).
+    /// Fraction of names with an AAAA record (α).
     pub aaaa: Share,
-    /// Fraction of the trial's queries that are for cached names. It equals β if the number of queries is a multiple of
-    /// 100, because queries for cached names recur in a pattern of 100 queries. Otherwise it differs slightly from β.
+    /// Fraction of the trial's queries that are for cached names. It equals β, the requested fraction, if the number of
+    /// queries is a multiple of 100, because queries for cached names recur in a pattern of 100 queries. Otherwise it
+    /// differs slightly from β.
     pub cached: f64,
 }
 
@@ -81,14 +82,14 @@ pub struct Real {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Deviation {
-    /// The share of names with an AAAA record (α) differs.
+    /// The observed fraction of names with an AAAA record (α) differs from the requested one.
     AaaaShare {
-        /// Requested share, as a fraction.
+        /// Requested value, as a fraction.
         wanted: f64,
-        /// Observed share, as a fraction.
+        /// Observed value, as a fraction.
         real: f64,
     },
-    /// The cache hit rate (β) differs.
+    /// The observed cache hit rate (β) differs from the requested one.
     CachedShare {
         /// Requested cache hit rate, as a fraction.
         wanted: f64,
@@ -118,7 +119,7 @@ impl std::fmt::Display for Deviation {
 }
 
 impl UpstreamQueries {
-    /// Returns the sums of these counts and the counts of a second trial or a second AuthDNS server.
+    /// Adds each of these counts to the same count of a second trial or a second AuthDNS server, and returns the sums.
     pub fn plus(&self, other: &UpstreamQueries) -> UpstreamQueries {
         UpstreamQueries {
             aaaa: self.aaaa + other.aaaa,
@@ -178,9 +179,9 @@ impl UpstreamQueries {
         self.beyond(aaaa, TOLERANCE)
     }
 
-    /// Returns the deviation from the requested share of names with AAAA records, for a failed trial. An overloaded DUT
-    /// resolves a random sample of the names, and the share in this sample is about the same. The tolerance therefore
-    /// grows by [`TOLERANCE_SIGMAS`] standard deviations of the sample's share.
+    /// For a failed trial, returns the deviation from the requested fraction of names with AAAA records. An overloaded
+    /// DUT resolves only a random sample of the names, and the fraction in this sample varies. The tolerance is
+    /// therefore increased by [`TOLERANCE_SIGMAS`] standard deviations of the fraction in the sample.
     pub fn other_aaaa_share(&self, wanted: Share) -> Option<Deviation> {
         let wanted = wanted.fraction();
         let variance = wanted * (1.0 - wanted) / self.aaaa.max(1) as f64;

@@ -37,7 +37,7 @@ pub enum Length {
     Probe,
     /// A trial of the full duration given by the plan.
     Full,
-    /// A trial with the given sending time. MLRsearch uses such trials, because their durations vary.
+    /// A trial that sends queries for the given time. MLRsearch uses such trials, because it varies their duration.
     Of(Nanos),
 }
 

@@ -36,9 +36,9 @@ pub enum Noncompliance {
         /// The server that may run on the Measurer's host.
         server: Server,
     },
-    /// Some of the roles (Measurer, AuthDNS, DUT) use the same CPUs.
+    /// At least two of the roles (Measurer, AuthDNS, DUT) use the same CPUs.
     SharesCpus,
-    /// It is unknown whether some of the roles (Measurer, AuthDNS, DUT) use the same CPUs.
+    /// It is unknown whether any two of the roles (Measurer, AuthDNS, DUT) use the same CPUs.
     CpusNotKnown,
     /// The Measurer queries the DUT over IPv4.
     OverIpv4,
@@ -96,13 +96,13 @@ pub enum Noncompliance {
         /// Number of searches at each measurement point.
         searches: u32,
     },
-    /// Searches end at a resolution that is coarser than one query per second.
+    /// Searches end although the passed and the failed rate differ by more than one query per second.
     Coarse {
-        /// Difference between the passed and the failed rate at the end of a search. If the searches have different
-        /// resolutions, this is the coarsest resolution.
+        /// Resolution: difference between the passed and the failed rate at the end of a search. If this difference
+        /// varies between the searches, this is the largest difference.
         resolution: Qps,
     },
-    /// The same name may have been queried twice although it was meant to be new.
+    /// A query that needs a new name may have used a name that was queried before.
     NamesRepeat,
     /// There is no self-test of the tester.
     Unproven,
@@ -179,7 +179,7 @@ impl fmt::Display for Noncompliance {
 }
 
 impl Noncompliance {
-    /// Writes the text of deviations that concern each trial.
+    /// Writes the text of a deviation that concerns single trials.
     fn of_trial(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use Noncompliance as N;
         match *self {

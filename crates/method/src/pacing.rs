@@ -103,7 +103,7 @@ impl PacingRecorder {
         self.lateness.saturating_record(sent.since(scheduled).0);
     }
 
-    /// Adds the records of a second thread pair to this recorder.
+    /// Adds the data recorded by a second pair of threads (sender and receiver) to this recorder.
     pub fn merge(&mut self, other: &PacingRecorder) {
         self.fine.resize(self.fine.len().max(other.fine.len()), 0);
         for (sum, n) in self.fine.iter_mut().zip(&other.fine) {
@@ -167,24 +167,24 @@ fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Number of queries sent minus the number due, for the windows of a trial. The difference is negative if too few
-/// queries were sent.
+/// Number of queries sent minus the number of queries due, in the time windows of a trial. The difference is negative
+/// if too few queries were sent.
 ///
 /// The trial is divided into at most 120 stretches of equal length, each of one or more 100 ms windows. For each
-/// stretch, the lowest and the highest difference in any window are stored. Stalls and bursts are therefore not
-/// averaged away even in a long trial.
+/// stretch, the lowest and the highest value of this difference in any window are stored. Stalls and bursts are
+/// therefore not averaged away even in a long trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Windows {
-    /// Length of a stretch in milliseconds, a multiple of 100.
+    /// Length in milliseconds of each stretch into which the trial is divided; a multiple of 100.
     pub stretch_ms: u64,
-    /// For each stretch, the lowest difference in any of its 100 ms windows.
+    /// For each stretch, the lowest value of "sent minus due" in any of its 100 ms windows.
     pub least_100ms: Vec<i32>,
-    /// For each stretch, the highest difference in any of its 100 ms windows. If a stretch consists of a single window,
-    /// this value equals the lowest difference.
+    /// For each stretch, the highest value of "sent minus due" in any of its 100 ms windows. If a stretch consists of a
+    /// single window, the highest and the lowest value are equal.
     pub most_100ms: Vec<i32>,
-    /// For each stretch, the lowest difference in any of its 10 ms windows.
+    /// For each stretch, the lowest value of "sent minus due" in any of its 10 ms windows.
     pub least_10ms: Vec<i32>,
-    /// For each stretch, the highest difference in any of its 10 ms windows.
+    /// For each stretch, the highest value of "sent minus due" in any of its 10 ms windows.
     pub most_10ms: Vec<i32>,
 }
 

@@ -1,4 +1,4 @@
-//! Precision of rates: the interval that trials prove, medians, ratios.
+//! Precision of rates: the intervals that follow from the trials, the medians, and the ratios.
 //!
 //! ```text
 //! search 1   passed ──────┤├── failed            each search proves [highest rate that passed, lowest that failed)
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A rate at which a trial was run is exact. Derived values are rounded by functions of this module, so that every
-//! output shows the same value. [`median`] rounds the median of two rates, [`lower_end`] a lower end divided by
-//! [`overstatement`], [`Ratio::rounded`] ratios, and [`four_digits`] the CPRDP.
+//! output shows the same value: [`median`] for medians, [`lower_end`] for the lower ends of intervals,
+//! [`Ratio::rounded`] for ratios, and [`four_digits`] for the CPRDP.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,17 +47,17 @@ pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
 /// the upper end from failed trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
-    /// Lower end: the smallest rate among the highest passed rates of the searches, divided by [`overstatement`].
-    /// Absent if a search found no passing rate.
+    /// Lower end of the interval. Each search has a highest passed rate; the smallest of these rates is divided by
+    /// [`overstatement`]. Absent if a search found no passing rate.
     pub from: Option<f64>,
-    /// Upper end: the largest rate among the lowest failed rates of the searches. Absent if a search found no failing
-    /// rate.
+    /// Upper end of the interval. Each search has a lowest failed rate; the upper end is the largest of these rates.
+    /// Absent if a search found no failing rate.
     pub to: Option<f64>,
 }
 
 impl Interval {
-    /// Returns the interval that the results of one or more searches prove. `overstated` is the factor returned by
-    /// [`overstatement`], at least 1.
+    /// Returns the interval that follows from the results of one or more searches. `overstated` is the factor returned
+    /// by [`overstatement`]; it is at least 1.
     pub fn of(found: &[Found], overstated: f64) -> Interval {
         let each = |rate: fn(&Found) -> Option<Qps>| -> Option<Vec<Qps>> {
             found.iter().map(rate).collect()

@@ -17,7 +17,7 @@ use crate::evidence::Deviation;
 use crate::records::Counts;
 use units::{CpuId, Nanos, Share, counted, grouped};
 
-/// Loss or delay of packets on the tester's host. The DUT is not the cause.
+/// Loss or delay of packets on the tester's host, which the DUT did not cause.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "place", rename_all = "snake_case")]
 pub enum HostLoss {
@@ -59,7 +59,7 @@ pub enum HostLoss {
     },
     /// Packets waited in a queueing discipline for longer than the limit.
     Waited {
-        /// Number of packets that waited longer than the limit.
+        /// Number of packets that waited in the queue for longer than the limit.
         packets: u64,
         /// Longest waiting time found in samples of the queue.
         longest: Nanos,
@@ -270,9 +270,9 @@ pub enum Reason {
     },
     /// AuthDNS serves a different zone than the trial needs.
     AuthServes {
-        /// Zone served by AuthDNS.
+        /// Zone for which AuthDNS answers.
         served: ZoneFacts,
-        /// Zone needed by the trial.
+        /// Zone that the trial needs.
         wanted: ZoneFacts,
     },
     /// AuthDNS answered REFUSED or NXDOMAIN in a trial that would otherwise count as failed.
@@ -284,7 +284,7 @@ pub enum Reason {
     },
     /// Other trials used the same AuthDNS at the same time.
     OtherTrials {
-        /// Number of other trials.
+        /// Number of other trials that used the same AuthDNS at the same time.
         trials: u64,
     },
     /// AuthDNS was queried for more names than the trial contains.
@@ -313,7 +313,7 @@ pub enum Reason {
         /// Reason reported by that tester.
         reason: Box<Reason>,
     },
-    /// A reason that concerns a single host. The host has the name that the campaign's plan gives it.
+    /// A reason that concerns only one of the hosts in a campaign. Hosts have the names given in the campaign's plan.
     OnHost {
         /// Name of the host.
         host: String,
@@ -327,7 +327,7 @@ pub enum Reason {
     },
     /// One of several testers had not finished long after the trial, so its observations are missing.
     NotEnded {
-        /// Waiting time after the last possible reply.
+        /// Time for which the other testers waited after the last moment at which a reply could arrive.
         waited: Nanos,
     },
     /// The clock of one of several testers differed too much from the other clocks, or the difference is unknown.
@@ -373,7 +373,7 @@ pub enum Reason {
     },
 }
 
-/// Kind of a reason, without its data.
+/// The variant of a [`Reason`] or a [`HostLoss`], without the data in its fields.
 #[derive(
     Clone,
     Copy,

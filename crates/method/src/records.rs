@@ -220,7 +220,7 @@ impl Counts {
         }
     }
 
-    /// Adds the totals of a second thread pair to these totals.
+    /// Adds the totals of a second pair of threads (sender and receiver) to these totals.
     pub fn merge(&mut self, other: &Counts) {
         self.sent += other.sent;
         self.valid += other.valid;

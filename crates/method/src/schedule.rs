@@ -52,8 +52,8 @@ impl Schedule {
         u64::try_from(due).unwrap_or(u64::MAX).min(self.count)
     }
 
-    /// Returns the interval T between two queries in nanoseconds, rounded down. It serves to choose a send strategy and
-    /// is too inexact to compute send times.
+    /// Returns the interval T between two queries in nanoseconds, rounded down. The result is used to choose a send
+    /// strategy. It is too inexact for computing send times.
     pub fn interval(&self) -> Nanos {
         Nanos(Nanos::SECOND.0 / self.rate.0)
     }
@@ -71,8 +71,8 @@ impl Schedule {
     }
 }
 
-/// Part of a schedule for one of n senders: every n-th query. The n parts together contain each query of the schedule
-/// exactly once.
+/// The queries of a schedule that one of n senders sends: every n-th query. The n parts together contain each query of
+/// the schedule exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     schedule: Schedule,
@@ -102,7 +102,7 @@ impl Part {
         Nanos(self.schedule.interval().0 * self.of)
     }
 
-    /// Returns the index that query `k` of this part has in the whole schedule.
+    /// Returns the index in the whole schedule of a query that has the index `k` in this part.
     #[inline]
     pub fn index(&self, k: u64) -> QueryIndex {
         QueryIndex(k * self.of + self.number)

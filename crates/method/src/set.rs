@@ -201,8 +201,8 @@ pub fn smallest_pass(found: &[Found]) -> Option<Qps> {
     found.iter().map(|f| f.highest).min().flatten()
 }
 
-/// Returns the number of missing replies at the lowest failed rate of a search. The number is from the full trial at
-/// this rate if there was one, otherwise from the probe.
+/// Returns the number of missing replies at the lowest failed rate of a search. If both a full trial and a shorter one
+/// (a probe) were run at this rate, the number is from the full trial.
 fn shortfall(failed: &[(Length, Shortfall)], found: &Found) -> Option<Shortfall> {
     let at = || failed.iter().filter(|(_, shortfall)| Some(shortfall.rate) == found.failed);
     at().find(|(length, _)| *length == Length::Full)

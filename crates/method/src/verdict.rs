@@ -18,8 +18,8 @@ pub enum Verdict {
     Invalid,
 }
 
-/// Minimum share of valid replies for a trial to pass, from 0 to 1. RFC 8219 §9.2 requires 1.0. A lower value is marked
-/// as a deviation.
+/// Minimum fraction of queries that must get a valid reply for a trial to pass, from 0 to 1. RFC 8219 §9.2 requires
+/// 1.0. Reports mark a lower value as a deviation from the RFC.
 #[derive(
     Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -71,8 +71,9 @@ pub enum Missed {
     Decides,
 }
 
-/// Determines the effect of `missed` datagrams on the verdict. Each of them may have been a valid reply to one of the
-/// lost queries. Queries with a late or wrong reply do not count as lost, because their reply was received.
+/// Determines whether `missed` datagrams could have changed the verdict. Each of these datagrams may have been a valid
+/// reply to one of the lost queries. Queries with a late or wrong reply do not count as lost, because their reply was
+/// received.
 pub fn evaluate_missed(counts: &Counts, missed: u64, acceptance: Acceptance) -> Missed {
     let found = missed.min(counts.lost);
     let with_them =

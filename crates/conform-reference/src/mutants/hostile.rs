@@ -1,4 +1,4 @@
-//! Mutants for the checks in `hostile`: forged answers, loops, overload and malformed packets.
+//! Mutants for the checks in `hostile`, which cover forged answers, loops, overload and malformed packets.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU16, Ordering};

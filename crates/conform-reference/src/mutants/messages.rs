@@ -1,4 +1,4 @@
-//! Mutants for the checks in `messages`: headers, EDNS and malformed queries.
+//! Mutants for the checks in `messages`, which cover headers, EDNS and malformed queries.
 
 use conform::message::{Edns, Message, name, rcode};
 use domain::base::iana::Rtype;

@@ -1,4 +1,4 @@
-//! Mutants for the checks in `records`: caching, RRsets and types that are not translated.
+//! Mutants for the checks in `records`, which cover caching, RRsets and types that are not translated.
 
 use conform::label::EVIL4;
 use conform::message::{Message, Name, Record, rcode};

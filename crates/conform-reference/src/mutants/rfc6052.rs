@@ -1,4 +1,4 @@
-//! Mutants for the checks in `rfc6052`: embedded addresses.
+//! Mutants for the checks in `rfc6052`, which cover embedded addresses.
 
 use std::net::Ipv4Addr;
 

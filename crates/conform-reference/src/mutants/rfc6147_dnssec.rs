@@ -1,4 +1,4 @@
-//! Mutants for the checks in `rfc6147_dnssec`: DO, CD and AD.
+//! Mutants for the checks in `rfc6147_dnssec`, which cover DO, CD and AD.
 
 use conform::message::{Message, Record, name, rcode};
 use domain::base::iana::Rtype;
@@ -6,7 +6,7 @@ use domain::base::iana::Rtype;
 use super::common::{SYNTHETIC, wants};
 use crate::mutant::{Mutant, reads, replies, rule};
 
-/// Returns a mutant of the validating reference that changes its replies.
+/// Returns a mutant that is based on the validating reference server and changes its replies to clients.
 const fn validating(
     name: &'static str,
     caught_by: &'static str,
@@ -15,7 +15,7 @@ const fn validating(
     Mutant { rules: |rules| rules.validates = true, ..replies(name, caught_by, change) }
 }
 
-/// Returns a mutant of the validating reference that changes the client's query.
+/// Returns a mutant that is based on the validating reference server and changes the client's query.
 const fn mistaking(
     name: &'static str,
     caught_by: &'static str,

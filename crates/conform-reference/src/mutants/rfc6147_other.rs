@@ -1,5 +1,4 @@
-//! Mutants for the checks in `rfc6147_other`: reverse names, other types, and the assembly of
-//! replies.
+//! Mutants for the checks in `rfc6147_other`, which cover reverse names, other types, and the assembly of replies.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Mutants for the checks in `rfc7050`: ipv4only.arpa.
+//! Mutants for the checks in `rfc7050`, which cover ipv4only.arpa.
 
 use conform::message::{Message, Question, Record, name, rcode};
 use domain::base::iana::Rtype;

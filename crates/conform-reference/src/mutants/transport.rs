@@ -1,4 +1,4 @@
-//! Mutants for the checks in `transport`: TCP, message sizes and truncation.
+//! Mutants for the checks in `transport`, which cover TCP, message sizes and truncation.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! Tests of the reference that use sockets. The reference runs between a client and the test authoritative server.
+//! Tests of the reference server that use sockets. The reference server runs between a client and the test
+//! authoritative server.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
@@ -16,7 +17,7 @@ use super::*;
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const MADE: &str = "64:ff9b::102:304";
 
-/// A test authoritative server and a reference that forwards to it.
+/// A test authoritative server, and a reference server that forwards queries to it.
 struct Pair {
     far: Authority,
     reference: Reference,

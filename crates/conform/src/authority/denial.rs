@@ -12,7 +12,7 @@ use domain::utils::base32;
 use crate::label::{self, Tree};
 use crate::message::{Name, Record};
 
-/// Statement that a proof of non-existence makes about a name.
+/// The statement about a name that an NSEC or NSEC3 proof proves.
 pub(super) enum Denial<'a> {
     /// The name has records of only these types.
     NoData(&'a [Rtype]),

@@ -623,8 +623,8 @@ fn reverse_has_nothing_below(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns the prefixes of the server, if it answers PTR queries for synthesized addresses with the PTR records in
-/// in-addr.arpa.
+/// Returns the prefixes of the server. Requires that the server answers PTR queries for synthesized addresses with the
+/// PTR records of the embedded IPv4 addresses in in-addr.arpa.
 fn mapped_reverse(t: &mut Trial<'_>) -> Judged<Vec<Prefix>> {
     let prefixes = apart(t)?;
     let zone = t.subject().zone.cloned();

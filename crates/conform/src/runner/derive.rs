@@ -37,11 +37,12 @@ pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
     found
 }
 
-/// A prefix that explains the addresses of a server, with the number of errors in these addresses.
+/// A prefix with which a server may have synthesized its addresses, with the number of errors in these addresses.
 #[derive(Clone, Copy)]
 struct Fit {
     prefix: Prefix,
-    /// Number of addresses with a fifth, non-zero octet among the four octets of the IPv4 address.
+    /// Number of addresses with an unexpected non-zero octet between, before or after the four octets of the IPv4
+    /// address. Correct addresses have the zero octet "u" there (RFC 6052 §2.2).
     strange: usize,
     /// Number of octets that differ from those of correctly synthesized addresses.
     wrong: usize,

@@ -66,8 +66,8 @@ impl<'a> Board<'a> {
         rows
     }
 
-    /// Returns the pairs of checks that require the opposite of each other. Each pair occurs once, and the check for
-    /// the RFC's sentence comes first.
+    /// Returns the pairs of checks with opposite requirements. Each pair occurs once. The requirement of the first
+    /// check is from an RFC, and that of the second is hardening advice.
     pub(crate) fn conflicts(&self) -> Vec<(&Row<'a>, &Row<'a>)> {
         let mut pairs: Vec<(&Row<'a>, &Row<'a>)> = Vec::new();
         for row in &self.rows {

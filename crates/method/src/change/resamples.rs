@@ -37,13 +37,14 @@ impl Medians {
         }
     }
 
-    /// Returns the ratios of the medians of this set to those of `other`.
+    /// Returns the ratios that result if the medians of this set are divided by those of `other`.
     pub(super) fn ratio_to<'a>(&'a self, other: &'a Medians) -> Ratios<'a> {
         Ratios { of: self, to: other }
     }
 }
 
-/// All ratios of a median in one set to a median in a second set.
+/// The ratios that result if any median of one set is divided by any median of a second set. Each ratio has a
+/// probability.
 pub(super) struct Ratios<'a> {
     of: &'a Medians,
     to: &'a Medians,
@@ -62,21 +63,20 @@ impl Ratios<'_> {
         .sum()
     }
 
-    /// Returns the largest ratio for which the probability of a smaller ratio is at most `tail`. Returns 0 if the ratio
-    /// is 0 with a probability above `tail`. Returns `None` if there is no bound.
+    /// Returns the lower bound of the ratio: the quantile `tail`. The bound is 0 if the ratio is 0 with a probability
+    /// above `tail`. Returns `None` if there is no bound.
     pub(super) fn below(&self, tail: f64) -> Option<f64> {
         self.first_beyond(tail)
     }
 
-    /// Returns the smallest ratio for which the probability of a larger ratio is at most `tail`, or `None` if there is
-    /// no bound.
+    /// Returns the upper bound of the ratio: the quantile 1 − `tail`. Returns `None` if there is no bound.
     pub(super) fn above(&self, tail: f64) -> Option<f64> {
         // Allow for the rounding error of a sum of many probabilities.
         self.first_beyond(1.0 - tail - 1e-12)
     }
 
-    /// Returns the smallest ratio for which the probability of an equal or smaller ratio is above `share`, or `None` if
-    /// there is no bound.
+    /// Returns the quantile `share` of the ratio: below it, the cumulative probability is at most `share`. Returns
+    /// `None` if there is no bound.
     fn first_beyond(&self, share: f64) -> Option<f64> {
         let (mut low, mut high) = (0.0, 1.0);
         if self.up_to(low) > share {

@@ -10,10 +10,11 @@ use units::{Nanos, Qps};
 /// RFC 8219 §9.2 and RFC 2544 §26.1 ([`Goal::rfc8219`]).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Goal {
-    /// Maximum share of queries without a valid reply in a trial that counts as low loss; at least 0 and less than 1.
+    /// A trial counts as low loss if the fraction of its queries without a valid reply is at most this value. The value
+    /// is at least 0 and less than 1.
     pub loss_ratio: f64,
-    /// Maximum total duration of trials with high loss at a lower bound, as a fraction of the duration sum; at least 0
-    /// and less than 1.
+    /// A load can be a lower bound only if the total duration of its trials with high loss is at most this fraction of
+    /// the duration sum. The value is at least 0 and less than 1.
     pub exceed_ratio: f64,
     /// Maximum distance between the bounds at the end of the search, relative to the upper bound; more than 0 and less
     /// than 1.

@@ -259,8 +259,8 @@ impl MlrSearch {
         }
     }
 
-    /// Returns the bounds for the previous target of a goal. These bounds suggest the first loads to try for the
-    /// current target.
+    /// Returns the bounds for the target that precedes target `stage` of a goal. These bounds suggest the first loads
+    /// to try for target `stage`.
     fn hints(&self, goal: usize, stage: usize) -> Bounds {
         stage.checked_sub(1).map_or((None, None), |before| self.bounds(&self.goals[goal][before]))
     }

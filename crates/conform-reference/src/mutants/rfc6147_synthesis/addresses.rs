@@ -1,4 +1,4 @@
-//! Mutants for the checks in `addresses`: the IPv6 representation, and A queries.
+//! Mutants for the checks in `addresses`, which cover the IPv6 representation, and A queries.
 
 use std::net::Ipv6Addr;
 

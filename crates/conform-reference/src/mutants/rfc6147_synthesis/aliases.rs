@@ -1,5 +1,4 @@
-//! Mutants for the checks in `aliases`: CNAME and DNAME records between the queried name and its
-//! addresses.
+//! Mutants for the checks in `aliases`, which cover CNAME and DNAME records between the queried name and its addresses.
 
 use conform::message::{Message, Name, Record, rcode};
 use domain::base::iana::Rtype;

@@ -1,4 +1,4 @@
-//! Mutants for the checks in `excluded`: AAAA records in excluded ranges.
+//! Mutants for the checks in `excluded`, which cover AAAA records in excluded ranges.
 
 use std::net::Ipv6Addr;
 

@@ -1,4 +1,5 @@
-//! Mutants for the checks in `existing_aaaa`: queries that DNS64 must not change, and existing AAAA records.
+//! Mutants for the checks in `existing_aaaa`, which cover queries that DNS64 must not change, and names with existing
+//! AAAA records.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Mutants for the checks in `failures`: errors and timeouts of the AAAA query.
+//! Mutants for the checks in `failures`, which cover errors and timeouts of the AAAA query.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Mutants for the checks in `synthesis`: the records and fields of synthesized answers.
+//! Mutants for the checks in `synthesis`, which cover the records and fields of synthesized answers.
 
 use conform::message::{Message, Record, rcode};
 use domain::base::iana::{Class, Rtype};

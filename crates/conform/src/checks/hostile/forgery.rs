@@ -156,7 +156,7 @@ fn ports_of_a_crowd(t: &mut Trial<'_>) -> Judged<Vec<u16>> {
     Ok(questions(t, &names)?.iter().map(|asked| asked.source.port()).collect())
 }
 
-/// Requires at least `least` different ports.
+/// Requires that `ports`, the source ports of queries, contains at least `least` different ports.
 fn differ(ports: &[u16], least: usize) -> Judged {
     let distinct = distinct(ports);
     expect(distinct >= least, || format!("{} queries used only {distinct} ports", ports.len()))

@@ -13,8 +13,8 @@ const UNKNOWN: u16 = 65_001;
 const ODD_PAYLOAD: u16 = 4321;
 /// EDNS option code for extended DNS errors (RFC 8914 §2).
 const EXTENDED_ERROR: u16 = 15;
-/// Flags of an OPT record that have no meaning. The first three flags are not included: DO (RFC 3225), CO (RFC 9824),
-/// and the flag that is likely to be assigned next.
+/// Unassigned flags of an OPT record. The first three flags are not included: DO (RFC 3225), CO (RFC 9824), and the
+/// unassigned flag that is likely to be assigned next.
 const NO_MEANING: u16 = 0x1fff;
 
 /// Returns a query that gets an answer. If there is a test zone, also returns queries that get NXDOMAIN, SERVFAIL and a

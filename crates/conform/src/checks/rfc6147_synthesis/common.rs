@@ -43,7 +43,7 @@ pub(super) fn is_near(ttl: u32, wanted: u32) -> Judged {
     })
 }
 
-/// Returns the behaviour of the test authoritative server for a name, which the labels of the name define.
+/// Returns the behaviour that the labels of a name define for the test authoritative server.
 pub(super) fn behaviour(t: &Trial<'_>, name: &Name) -> Behaviour {
     let zone = t.subject().zone.expect("all checks of this folder that use names need a zone");
     label::read(name, zone).map(|place| place.behaviour).unwrap_or_default()
