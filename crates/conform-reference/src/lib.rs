@@ -1,5 +1,5 @@
-//! A small DNS64 server that was written from the RFCs (the reference), and faulty variants of it (mutants). Only the
-//! tests of `conform` use this crate.
+//! A small DNS64 server that was written from the RFCs (the reference server), and faulty variants of it (mutants).
+//! Only the tests of `conform` use this crate.
 //!
 //! ```text
 //! UDP, TCP ─► front: refuses or resolves ─► resolver: AAAA, PTR, ipv4only.arpa, other types ─► walk: aliases
@@ -7,9 +7,9 @@
 //!     └─────────┘                              upstream: one query, one socket ◄── cache ◄──────┘
 //! ```
 //!
-//! The reference passes each check that applies to it. A mutant is the reference with one defect, together with the id
-//! of the check that must fail because of that defect. A check that passes for all mutants detects no defect. The
-//! reference and the checks share no code except [`conform::label`] and [`conform::message`].
+//! The reference server passes each check that applies to it. A mutant is the reference server with one defect,
+//! together with the id of the check that must fail because of that defect. A check that passes for all mutants detects
+//! no defect. The reference server and the checks share no code except [`conform::label`] and [`conform::message`].
 #![forbid(unsafe_code)]
 
 mod cache;

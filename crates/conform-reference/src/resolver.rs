@@ -278,7 +278,7 @@ impl Resolver {
         })
     }
 
-    /// Caches records of names that were not queried. Only a mutant does this.
+    /// Caches records of names that were not queried. Only a mutant uses this function.
     fn cache_unrelated_records(&self, key: &Key, reply: &Message) {
         for record in reply.answer.iter().filter(|record| record.owner != key.name) {
             let key = Key { name: record.owner.to_name(), qtype: record.rtype, ..key.clone() };

@@ -233,7 +233,8 @@ impl Server {
     }
 }
 
-/// Reads a message in a single read. Fails if the message arrives in several segments. Only a mutant does this.
+/// Reads a message in a single read. Fails if the message arrives in several segments. Only a mutant uses this
+/// function.
 fn read_segment(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut segment = vec![0; usize::from(u16::MAX)];
     let len = stream.read(&mut segment)?;
@@ -250,7 +251,8 @@ struct Slots {
     freed: Condvar,
 }
 
-/// Permission to start a thread. After this value is dropped, a different thread may be started.
+/// Permission to start a thread. Dropping this value returns the permission, so that another thread may be started in
+/// place of this one.
 struct Slot(Arc<Slots>);
 
 impl Slots {

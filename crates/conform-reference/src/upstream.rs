@@ -27,7 +27,7 @@ pub(super) struct Upstream {
     rules: Rules,
     hooks: Hooks,
     begin: Instant,
-    /// Latest socket that several queries use, and the number of the turn for which it was opened.
+    /// Socket for all queries of the current time slot, and the number of this time slot (see [`Rules::turn`]).
     shared: Mutex<Option<(u128, Arc<Mutex<UdpSocket>>)>>,
     next_id: AtomicU16,
 }

@@ -3,7 +3,7 @@
 
 use crate::trial::{Fault, Judged, Trial};
 
-/// Requirement level of the sentence (BCP 14: RFC 2119, RFC 8174).
+/// Requirement level of a sentence of an RFC (BCP 14: RFC 2119, RFC 8174).
 #[derive(
     Clone,
     Copy,
@@ -86,11 +86,11 @@ pub struct Check {
     pub title: &'static str,
     /// The RFC's number; 0 for our own advice.
     pub rfc: u16,
-    /// Section that contains the sentence, without "§"; empty for our own advice.
+    /// Section of the RFC, without "§"; empty for our own advice.
     pub section: &'static str,
-    /// The sentence of the RFC, shortened if it is long.
+    /// The sentence of the RFC that the check tests, shortened if it is long.
     pub sentence: &'static str,
-    /// Requirement level of the sentence.
+    /// Requirement level of the RFC's sentence.
     pub level: Level,
     /// Requirements for running the check.
     pub needs: &'static [Need],
@@ -138,7 +138,7 @@ const OF_PREFIXES: &[&str] = &[
 ];
 
 impl Check {
-    /// Returns the source of the sentence as text: "RFC 6147 §5.1.2", or "hardening".
+    /// Returns the source of the requirement as text: "RFC 6147 §5.1.2", or "hardening".
     pub fn source(&self) -> String {
         match self.rfc {
             0 => "hardening".into(),

@@ -270,8 +270,8 @@ impl Behaviour {
         self.fates.iter().find(|(scope, _)| fits(*scope)).map(|(_, fate)| *fate)
     }
 
-    /// Adds A records up to the maximum. Other records need no maximum, because each of them needs a label, and the
-    /// length of a name is limited.
+    /// Adds A records up to the maximum. Other records need no maximum: each of them is defined by a separate label of
+    /// the queried name, and the length of a name is limited.
     fn add_v4(&mut self, addresses: impl Iterator<Item = Ipv4Addr>) {
         let room = MOST_ADDRESSES.saturating_sub(self.v4.len());
         self.v4.extend(addresses.take(room));

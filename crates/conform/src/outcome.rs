@@ -57,9 +57,9 @@ pub struct Outcome {
     pub title: String,
     /// Source of the requirement: "RFC 6147 §5.1.2", or "hardening".
     pub source: String,
-    /// Sentence of the RFC.
+    /// The sentence of the RFC that the check tests.
     pub sentence: String,
-    /// Requirement level of the sentence.
+    /// Requirement level of the RFC's sentence.
     pub level: Level,
     /// Verdict of the check.
     pub verdict: Verdict,
@@ -118,13 +118,13 @@ pub enum Checked {
 /// Numbers of checks, by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
-    /// Checks that passed.
+    /// Number of checks that passed.
     pub passed: usize,
-    /// Checks that failed.
+    /// Number of checks that failed.
     pub failed: usize,
-    /// Checks that could not be run because a precondition is missing.
+    /// Number of checks that could not be run because a precondition is missing.
     pub not_tried: usize,
-    /// Checks of an optional feature that the server does not support.
+    /// Number of checks of an optional feature that the server does not support.
     pub not_offered: usize,
 }
 

@@ -6,7 +6,7 @@ use crate::check::Check;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no check {wanted:?}, and no id begins with it; the nearest id is {nearest}")]
 pub struct NoCheck {
-    /// Name that the user gave.
+    /// The name that the user gave and that matches no check.
     pub wanted: String,
     /// Id of the check with the most similar name.
     pub nearest: String,

@@ -98,7 +98,8 @@ fn median(sorted: &[f64]) -> Option<f64> {
     (n > 0).then(|| (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0)
 }
 
-/// Result of comparing a server with a baseline. The interval of the ratio of the two medians is compared with a limit.
+/// Result of comparing a server with a baseline. The confidence interval for the ratio of the two medians is compared
+/// with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {

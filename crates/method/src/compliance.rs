@@ -18,17 +18,17 @@ pub const DEFAULT_AUTH_LIMIT: Nanos = Nanos::from_millis(10);
 /// Minimum trial duration of RFC 8219 §9.2.
 const SHORTEST: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// State of a fact that affects compliance.
+/// Answer to a yes-or-no question that affects compliance, such as [`Facts::shares_host`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// The fact is true.
+    /// The answer is yes.
     Yes,
-    /// The fact is false.
+    /// The answer is no.
     No,
-    /// The fact is unknown, because the program cannot determine it.
+    /// The answer is unknown, because the program cannot determine it.
     NotKnown,
-    /// The fact is false according to the user.
+    /// The user stated that the answer is no.
     StatedNo,
 }
 
@@ -47,12 +47,14 @@ pub enum TesterProof {
         /// The self-test's reserve δ, as a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// The send settings are the same, but the self-test itself does not comply with RFC 8219 §9.2.1.
+    /// The self-test and the trials have the same send settings, but the self-test does not comply with RFC 8219
+    /// §9.2.1.
     NotCompliant {
         /// The self-test's reserve δ, as a fraction (RFC 8219 §9.2).
         delta: f64,
     },
-    /// The send settings are the same, but the self-test's rate is too low to validate the tester for the trial.
+    /// The self-test and the trials have the same send settings, but the self-test's rate is too low to validate the
+    /// tester for the trials.
     BelowRate {
         /// The self-test's reserve δ, as a fraction (RFC 8219 §9.2).
         delta: f64,

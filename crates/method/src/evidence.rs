@@ -15,44 +15,46 @@ use serde::{Deserialize, Serialize};
 
 use units::Share;
 
-/// Maximum difference between the observed share and the requested share, as a fraction.
+/// Maximum difference between a requested and an observed fraction, such as α.
 pub const TOLERANCE: f64 = 0.02;
 
-/// Queries that AuthDNS received for a trial, including queries for names that were resolved before the trial.
+/// Numbers of queries that AuthDNS received for a trial, including queries for names that were resolved before the
+/// trial.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct UpstreamQueries {
-    /// AAAA queries that AuthDNS received, including retries.
+    /// Number of AAAA queries that AuthDNS received, including retries.
     pub aaaa: u64,
-    /// Queries of type A that AuthDNS received, including retries.
+    /// Number of A queries that AuthDNS received, including retries.
     pub a: u64,
-    /// Queries of types other than A and AAAA.
+    /// Number of queries of types other than A and AAAA.
     pub other: u64,
-    /// AAAA queries for names that had an AAAA record.
+    /// Number of AAAA queries for names that had an AAAA record.
     pub aaaa_present: u64,
-    /// AAAA queries that repeat an AAAA query for the same name within the trial's timeout.
+    /// Number of AAAA queries that repeat an AAAA query for the same name within the trial's timeout.
     pub aaaa_retries: u64,
-    /// Queries of type A that repeat a query for the same name and type within the trial's timeout.
+    /// Number of A queries that repeat an A query for the same name within the trial's timeout.
     pub a_retries: u64,
-    /// AAAA queries that repeat any earlier AAAA query for the same name, including retries.
+    /// Number of AAAA queries that repeat any earlier AAAA query for the same name, including retries.
     #[serde(default)]
     pub aaaa_repeats: u64,
 }
 
-/// Additional tolerance, in names, for the share of names with AAAA records. The share is exact only over multiples of
-/// 100 names, because names with AAAA records recur in a pattern of 100 names. A trial may end within the pattern.
+/// Additional tolerance, in names, for the fraction of names with AAAA records. The fraction is exact only over
+/// multiples of 100 names, because names with AAAA records recur in a pattern of 100 names. A trial may end within the
+/// pattern.
 pub const PATTERN: f64 = 2.0;
 
-/// Additional tolerance for the share of names with AAAA records in a failed trial, in standard deviations.
+/// Additional tolerance, in standard deviations, for the fraction of names with AAAA records in a failed trial.
 const TOLERANCE_SIGMAS: f64 = 4.0;
 
 /// Load that the Measurer offered to the DUT in a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OfferedLoad {
-    /// Queries that the Measurer sent.
+    /// Number of queries that the Measurer sent.
     pub sent: u64,
-    /// Valid replies received by the Measurer.
+    /// Number of valid replies received by the Measurer.
     pub valid: u64,
     /// Number of names that the DUT resolved before the trial, so that queries for them in the trial are cache hits.
     pub preloaded: u64,
@@ -67,10 +69,10 @@ pub struct OfferedLoad {
 /// Observed load of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Real {
-    /// Share of names with an AAAA record among the queried names; absent if no name was queried.
+    /// Fraction of the queried names that have an AAAA record; absent if no name was queried.
     pub aaaa_share: Option<f64>,
-    /// Share of valid replies for which the DUT sent no AAAA query to AuthDNS. The share is negative if the DUT sent
-    /// queries for more names than it answered.
+    /// Observed cache hit rate: fraction of valid replies for which the DUT sent no AAAA query to AuthDNS. The value is
+    /// negative if the DUT sent queries for more names than it answered.
     pub cached_share: f64,
     /// Number of upstream queries of types A and AAAA per valid reply, including retries.
     pub questions_per_query: f64,
@@ -162,9 +164,9 @@ impl UpstreamQueries {
     /// use [`UpstreamQueries::other_aaaa_share`], because an overloaded DUT sends fewer upstream queries.
     ///
     /// If a query got no valid reply, it is unknown whether the DUT queried AuthDNS for its name. The cache hit rate is
-    /// therefore between two values: one relates to the valid replies, and the other relates to all queries. If the DUT
-    /// queries more names than it was queried for, for example because it repeats queries to a second AuthDNS, the rate
-    /// is clamped to 0.
+    /// therefore between two values: one relates to the valid replies, and the other relates to all queries. The rate
+    /// is clamped to 0 if the DUT queries AuthDNS for more names than the Measurer queried. This happens, for example,
+    /// if the DUT repeats queries to a second AuthDNS.
     pub fn deviation(&self, wanted: &OfferedLoad) -> Option<Deviation> {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);
@@ -188,7 +190,7 @@ impl UpstreamQueries {
         self.beyond(wanted, TOLERANCE + TOLERANCE_SIGMAS * variance.sqrt())
     }
 
-    /// Returns the observed share of names with AAAA records as a deviation, if its difference from `wanted` exceeds
+    /// Returns a deviation if the observed fraction of names with AAAA records differs from `wanted` by more than
     /// `tolerance` plus [`PATTERN`]. Otherwise returns `None`.
     fn beyond(&self, wanted: f64, tolerance: f64) -> Option<Deviation> {
         let tolerance = tolerance + PATTERN / self.aaaa.max(1) as f64;
@@ -196,8 +198,8 @@ impl UpstreamQueries {
         Some(Deviation::AaaaShare { wanted, real })
     }
 
-    /// Returns the share of AAAA queries, including retries, that are for names with an AAAA record. Returns `None` if
-    /// there are no AAAA queries.
+    /// Returns the fraction of AAAA queries, including retries, that are for names with an AAAA record. Returns `None`
+    /// if there are no AAAA queries.
     fn aaaa_share(&self) -> Option<f64> {
         (self.aaaa > 0).then(|| self.aaaa_present as f64 / self.aaaa as f64)
     }

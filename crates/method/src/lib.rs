@@ -1,4 +1,4 @@
-//! The rules of RFC 8219 DNS64 benchmarking as pure functions: no sockets, no clock, no threads.
+//! The rules of RFC 8219 for benchmarking DNS64 servers, as pure functions: no sockets, no clock, no threads.
 //!
 //! ```text
 //! units ─► schedule ─► (a trial runs elsewhere) ─► records ─► pacing ─► verdict ─► search ─► stats

@@ -61,7 +61,7 @@ pub enum Noncompliance {
     },
     /// A trial can pass although some queries get no valid reply.
     LossAccepted {
-        /// Share of valid replies that is sufficient for a trial to pass; at least 0 and less than 1.
+        /// Fraction of queries with a valid reply that is sufficient for a trial to pass; at least 0 and less than 1.
         share: f64,
     },
     /// The prefix of synthesized addresses is not checked.

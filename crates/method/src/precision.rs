@@ -124,21 +124,21 @@ pub struct Figures {
     #[serde(default)]
     pub without_pass: usize,
     /// Median of the highest passed rates. It is absent if n = 0, if one of the middle searches found no passing rate,
-    /// or if a later trial failed at or below it.
+    /// or if a later trial failed at or below this median. n is the number of searches.
     pub median: Option<f64>,
     /// Rate of a later trial that failed at or below the median; absent if there was no such failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refuted_at: Option<Qps>,
-    /// 1st percentile of the highest passed rates; absent if n < 20.
+    /// 1st percentile of the highest passed rates; absent if there are fewer than 20 searches.
     pub p1: Option<f64>,
-    /// 99th percentile of the highest passed rates; absent if n < 20.
+    /// 99th percentile of the highest passed rates; absent if there are fewer than 20 searches.
     pub p99: Option<f64>,
     /// Smallest of the highest passed rates of the searches; absent if a search found no passing rate.
     pub min: Option<f64>,
     /// Largest of the highest passed rates of the searches; absent if no search found a passing rate.
     pub max: Option<f64>,
-    /// Dispersion of the highest passed rates: (max − min) ÷ median · 100 %, to two decimals. Absent if n < 2 or if one
-    /// of these values is absent.
+    /// Dispersion of the highest passed rates: (max − min) ÷ median · 100 %, to two decimals. Absent if there are fewer
+    /// than 2 searches, or if one of these values is absent.
     pub dispersion_pct: Option<f64>,
     /// Interval that contains the DUT's maximum rate.
     pub interval: Interval,
@@ -182,8 +182,8 @@ impl Figures {
     }
 
     /// Records that a later trial failed at `rate`. Passed rates at or above `rate` no longer count, and a median at or
-    /// above `rate` is removed. The lower end of the interval becomes at most `below`, the lower end that the next
-    /// lower passed rate proves.
+    /// above `rate` is removed. If the lower end of the interval is above `below`, it is reduced to `below`: the lower
+    /// end that follows from the next lower passed rate.
     pub fn refute(&mut self, rate: Qps, below: Option<f64>) {
         self.interval.from = self.interval.from.zip(below).map(|(from, below)| from.min(below));
         if self.median.is_some_and(|median| rate.0 as f64 <= median) || self.refuted_at.is_some() {

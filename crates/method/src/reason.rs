@@ -89,7 +89,7 @@ pub enum HostLoss {
 pub struct ZoneFacts {
     /// Name of the zone.
     pub domain: String,
-    /// Share of names with an AAAA record (α).
+    /// Fraction of names with an AAAA record (α).
     pub aaaa_share: Share,
 }
 
@@ -149,9 +149,9 @@ pub enum Reason {
     /// In a 100 ms window, the number of queries sent differed too much from the schedule
     /// (`PacingLimits::window_100ms_pct`).
     WindowOff {
-        /// Largest deviation of any window, in per cent of the queries due in that window.
+        /// Largest deviation from the schedule in any 100 ms window, in per cent of the queries due in that window.
         worst_pct: f64,
-        /// Maximum permitted deviation, in per cent.
+        /// Maximum permitted deviation from the schedule in a 100 ms window, in per cent.
         limit_pct: f64,
     },
     /// At least one query in a thousand was sent too late (`PacingLimits::lateness_p999`).
@@ -167,7 +167,7 @@ pub enum Reason {
         sent: u64,
         /// Number of planned queries.
         planned: u64,
-        /// Maximum permitted difference, in per cent of the planned queries.
+        /// Maximum permitted difference between the queries sent and planned, in per cent of the planned queries.
         limit_pct: f64,
     },
     /// A thread could not be pinned to its CPU.
@@ -183,7 +183,7 @@ pub enum Reason {
     LedgerFull,
     /// The kernel returned a send error.
     SendRefused {
-        /// First query of the thread pair that was not sent.
+        /// Index of the first query that the kernel did not send, within the queries of its thread pair.
         query: u64,
         /// Error returned by the system; `None` if the kernel accepts packets again.
         error: Option<String>,
@@ -213,7 +213,7 @@ pub enum Reason {
     /// The tester's interface received datagrams that did not reach the tester's sockets. If these datagrams were valid
     /// replies, the trial would have passed.
     Missed {
-        /// Datagrams that did not reach a socket of the tester.
+        /// Number of datagrams that did not reach a socket of the tester.
         datagrams: u64,
         /// Number of queries that count as lost.
         lost: u64,
@@ -225,12 +225,12 @@ pub enum Reason {
     },
     /// The receive buffers of AuthDNS's sockets were full.
     AuthDropped {
-        /// Queries that AuthDNS did not read.
+        /// Number of queries that AuthDNS did not read.
         queries: u64,
     },
     /// The kernel returned send errors for AuthDNS's replies.
     AuthSendRefused {
-        /// Replies that were not sent.
+        /// Number of replies that were not sent.
         replies: u64,
     },
     /// AuthDNS's host lost packets in a layer below AuthDNS's sockets.
@@ -263,9 +263,9 @@ pub enum Reason {
     /// The interfaces of AuthDNS's host received datagrams for AuthDNS that did not reach AuthDNS's sockets. More than
     /// one datagram in a thousand is missing, or the missing datagrams may have caused the failure of a trial.
     AuthMissed {
-        /// Datagrams that did not reach a socket of AuthDNS.
+        /// Number of datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,
-        /// Datagrams for AuthDNS that the interfaces of its host received.
+        /// Number of datagrams for AuthDNS that the interfaces of its host received.
         came: u64,
     },
     /// AuthDNS serves a different zone than the trial needs.
@@ -277,9 +277,9 @@ pub enum Reason {
     },
     /// AuthDNS answered REFUSED or NXDOMAIN in a trial that would otherwise count as failed.
     AuthRefused {
-        /// Replies with REFUSED or NXDOMAIN.
+        /// Number of AuthDNS's replies with REFUSED or NXDOMAIN.
         refused: u64,
-        /// All queries to AuthDNS.
+        /// Number of all queries that AuthDNS received.
         questions: u64,
     },
     /// Other trials used the same AuthDNS at the same time.
@@ -298,26 +298,27 @@ pub enum Reason {
     Interrupted {
         /// Time for which queries were sent.
         duration: Nanos,
-        /// Time planned for sending.
+        /// Planned duration of sending queries.
         planned: Nanos,
     },
     /// The load on the DUT differed from the planned load.
     Deviation {
-        /// Requested value and observed value.
+        /// Requested and observed value of the property that differs: the AAAA record rate (α) or the cache hit rate
+        /// (β).
         deviation: Deviation,
     },
     /// One of several testers made the trial invalid.
     OfShard {
         /// Index of the tester.
         shard: u16,
-        /// Reason reported by that tester.
+        /// Reason why the tester made the trial invalid.
         reason: Box<Reason>,
     },
     /// A reason that concerns only one of the hosts in a campaign. Hosts have the names given in the campaign's plan.
     OnHost {
         /// Name of the host.
         host: String,
-        /// Reason reported for that host.
+        /// The reason itself, without the host's name.
         reason: Box<Reason>,
     },
     /// One of several testers was not ready when the trial began, and sent none of its queries.
@@ -327,19 +328,19 @@ pub enum Reason {
     },
     /// One of several testers had not finished long after the trial, so its observations are missing.
     NotEnded {
-        /// Time for which the other testers waited after the last moment at which a reply could arrive.
+        /// Time for which the campaign waited for this tester after the end of the trial.
         waited: Nanos,
     },
     /// The clock of one of several testers differed too much from the other clocks, or the difference is unknown.
     ClockOff {
-        /// Difference from the other clocks; absent if unknown.
+        /// Difference between this tester's clock and the other clocks; absent if unknown.
         error: Option<Nanos>,
-        /// Maximum permitted difference.
+        /// Maximum permitted difference between the clocks.
         limit: Nanos,
     },
     /// One of several testers got no valid reply at all, while the others did, so the DUT is not the cause.
     NothingCameBack {
-        /// Queries sent by this tester.
+        /// Number of queries sent by this tester.
         sent: u64,
         /// Number of valid replies expected, given the results of the other testers.
         expected: u64,
@@ -362,13 +363,13 @@ pub enum Reason {
     TooFewValid {
         /// Number of queries sent.
         sent: u64,
-        /// Queries with a valid reply.
+        /// Number of queries with a valid reply.
         valid: u64,
-        /// Queries without any reply.
+        /// Number of queries without any reply.
         lost: u64,
-        /// Queries with a reply at or after the timeout.
+        /// Number of queries with a reply at or after the timeout.
         late: u64,
-        /// Queries with a wrong reply.
+        /// Number of queries with a wrong reply.
         wrong: u64,
     },
 }

@@ -101,24 +101,24 @@ pub struct Record {
 /// For each fault, the number of replies that arrived in time but had this fault.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WrongCounts {
-    /// Replies with RCODE NOERROR but without an AAAA record at the end of the alias chain.
+    /// Number of replies with RCODE NOERROR but without an AAAA record at the end of the alias chain.
     pub no_aaaa: u64,
     /// For each RCODE other than NOERROR, the number of replies.
     #[serde(with = "by_number")]
     #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcode: BTreeMap<u8, u64>,
-    /// Replies with the TC bit set (RFC 1035 §4.1.1).
+    /// Number of replies with the TC bit set (RFC 1035 §4.1.1).
     pub truncated: u64,
-    /// Replies with an AAAA record whose address is not the one that belongs to the name.
+    /// Number of replies with an AAAA record whose address is not the one that belongs to the name.
     pub address: u64,
-    /// Replies that cannot be parsed as an answer.
+    /// Number of replies that cannot be parsed as an answer.
     pub malformed: u64,
-    /// Replies that lack a valid signature although the query was signed.
+    /// Number of replies that lack a valid signature although the query was signed.
     #[serde(default)]
     pub signature: u64,
-    /// Replies that arrived at an address of the tester that is not the query's source address. Such replies are
-    /// counted only in trials with many source addresses. In other trials, each socket receives only packets for its
-    /// own address.
+    /// Number of replies that arrived at an address of the tester other than the query's source address. Such replies
+    /// are counted only in trials with many source addresses. In other trials, each socket receives only packets for
+    /// its own address.
     #[serde(default)]
     pub destination: u64,
 }
@@ -180,23 +180,24 @@ impl WrongCounts {
 /// Totals of a trial. Invariant: sent = valid + late + lost + Σ wrong ([`Counts::is_balanced`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counts {
-    /// Queries handed to the kernel.
+    /// Number of queries handed to the kernel.
     pub sent: u64,
-    /// Queries with a valid first reply in time.
+    /// Number of queries whose first reply was valid and arrived in time.
     pub valid: u64,
-    /// Queries whose first reply arrived at or after the timeout.
+    /// Number of queries whose first reply arrived at or after the timeout.
     pub late: u64,
-    /// Queries without any reply.
+    /// Number of queries without any reply.
     pub lost: u64,
-    /// Queries whose first reply arrived in time but was wrong.
+    /// Number of queries whose first reply arrived in time but was wrong, for each fault.
     pub wrong: WrongCounts,
-    /// Further replies to queries that already had a reply.
+    /// Number of further replies to queries that already had a reply.
     pub duplicates: u64,
-    /// Unmatched responses: received packets that belong to no query.
+    /// Number of unmatched responses: received packets that belong to no query.
     pub stray: u64,
-    /// Queries that the kernel did not accept because of a send error. They are not included in `sent`.
+    /// Number of queries that the kernel did not accept because of a send error. These queries are not included in
+    /// `sent`.
     pub refused: u64,
-    /// Queries that the kernel accepted only at a later attempt. They are included in `sent`.
+    /// Number of queries that the kernel accepted only at a later attempt. These queries are included in `sent`.
     #[serde(default)]
     pub sent_again: u64,
 }

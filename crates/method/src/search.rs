@@ -61,9 +61,9 @@ impl Found {
 pub struct Shortfall {
     /// Failed rate in queries per second.
     pub rate: Qps,
-    /// Queries without a valid reply in the trial at this rate.
+    /// Number of queries without a valid reply in the trial at this rate.
     pub missing: u64,
-    /// Number of all queries in the trial at this rate.
+    /// Total number of queries in the trial at this rate.
     pub of: u64,
 }
 
@@ -73,8 +73,8 @@ impl Shortfall {
         Shortfall { rate, missing: counts.sent.saturating_sub(counts.valid), of: counts.sent }
     }
 
-    /// Returns the shortfall at the lowest failed rate of all searches at a measurement point. Returns `None` if no
-    /// rate failed.
+    /// Returns the number of missing replies at the lowest failed rate of all searches at a measurement point. Returns
+    /// `None` if no rate failed.
     pub fn lowest(each: &[Option<Shortfall>]) -> Option<Shortfall> {
         each.iter().flatten().min_by_key(|shortfall| shortfall.rate).copied()
     }

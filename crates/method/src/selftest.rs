@@ -17,9 +17,9 @@ pub fn timeout(test: Nanos) -> Nanos {
 /// test.
 ///
 /// AuthDNS answers one query for a name with an AAAA record, two for other names, and none for cached names. The
-/// Measurer always handles one query. The formula is the paper's equation 10, but the maximum is taken over the factor
-/// instead of the rate, as in equations 7 and 11. With β = 0 the factor is (2 − α)(1 + δ), and with α = β = 0 it is 2(1
-/// + δ).
+/// Measurer always handles one query. The formula is equation 10 of the paper by Lencse and Kadobayashi. The maximum is
+/// taken over factors, as in equations 7 and 11, and not over rates. With β = 0 the factor is (2 − α)(1 + δ), and with
+/// α = β = 0 it is 2(1 + δ).
 pub fn factor(aaaa: Share, cached: Share, delta: f64) -> f64 {
     // In hundredths, so that whole per cents give exact products.
     let parts = u32::from(200 - aaaa.per_hundred()) * u32::from(100 - cached.per_hundred());

@@ -51,8 +51,8 @@ pub struct Evidence<'a> {
     pub pacing: &'a Pacing,
     /// Losses on the tester's host, one entry for each point at which packets were lost.
     pub host_losses: &'a [HostLoss],
-    /// Datagrams that the tester's interface received but that did not reach its sockets, in addition to `host_losses`.
-    /// The number is 0 if such datagrams were not counted.
+    /// Number of datagrams that the tester's interface received but that did not reach the tester's sockets. Losses in
+    /// `host_losses` are not included. The number is 0 if such datagrams were not counted.
     pub missed: u64,
     /// Other faults of the tester that make the trial invalid, such as lost records of queries.
     pub faults: &'a [Reason],

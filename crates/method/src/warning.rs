@@ -21,7 +21,7 @@ pub enum Warning {
     /// The tester's interface received datagrams that did not reach the tester's sockets. There were too few of them to
     /// affect the verdict.
     Missed {
-        /// Datagrams that did not reach a socket of the tester.
+        /// Number of datagrams that did not reach a socket of the tester.
         datagrams: u64,
         /// Number of queries that count as lost.
         lost: u64,
@@ -29,7 +29,7 @@ pub enum Warning {
     /// The interface of AuthDNS's host received datagrams for AuthDNS that did not reach AuthDNS's sockets. There were
     /// too few of them to affect the verdict.
     AuthMissed {
-        /// Datagrams that did not reach a socket of AuthDNS.
+        /// Number of datagrams that did not reach a socket of AuthDNS.
         datagrams: u64,
     },
     /// The kernel rejected some queries at the first attempt and accepted them later.
@@ -39,11 +39,11 @@ pub enum Warning {
     },
     /// The tester's receive buffers are too small.
     SmallReceiveBuffer {
-        /// Size of a buffer in octets.
+        /// Size of a receive buffer in octets.
         octets: usize,
-        /// Duration of reply traffic for which a buffer is too small.
+        /// Time in which more replies can arrive than fit into a receive buffer.
         holds: Nanos,
-        /// Buffer size in octets that would be sufficient.
+        /// Size of a receive buffer that would be sufficient, in octets.
         wanted: usize,
     },
     /// There are few source ports, so query ids are soon reused. A late reply is not recognized after its query id was

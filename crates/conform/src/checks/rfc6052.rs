@@ -499,8 +499,8 @@ fn suffix(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns the prefixes of the server that overlap with no other prefix. If prefixes overlap, RFC 6052 does not specify
-/// to which of them a reverse name belongs.
+/// Returns those prefixes of the server that do not overlap with any other prefix of the server. If prefixes overlap,
+/// RFC 6052 does not specify to which of them a reverse name belongs.
 pub(super) fn apart(t: &Trial<'_>) -> Judged<Vec<Prefix>> {
     let all = t.subject().prefixes;
     let bits = |prefix: &Prefix| u128::from(prefix.with(Ipv4Addr::UNSPECIFIED));

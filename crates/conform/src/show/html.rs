@@ -36,7 +36,7 @@ body{font:16px/1.5 system-ui,sans-serif;color:CanvasText;background:Canvas;\
 max-width:90rem;margin:0 auto;padding:1rem}\
 p,ul{max-width:60rem}h1,h2{line-height:1.2}h2{margin-top:2rem}";
 
-/// Returns a complete page.
+/// Returns a complete HTML page that contains the scoreboard.
 pub fn page(reports: &[Report]) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \

@@ -10,7 +10,7 @@ use crate::check::Level;
 use crate::outcome::{Outcome, Report, Verdict};
 
 /// Writes a suite for each server and a test case for each check. A test case fails if the server violates a MUST, a
-/// SHOULD, or a sentence without a BCP 14 keyword. It is skipped, with the reason, in these cases:
+/// SHOULD, or a sentence without a BCP 14 keyword. The test case is skipped, with the reason, in these cases:
 ///
 /// - The check was not run, or the server does not support the feature.
 /// - The server does not follow a MAY or our own advice.

@@ -9,7 +9,7 @@ use super::{COLUMNS, GROUPS, is_hidden, level_word, numbers, quoted, verdict_wor
 use crate::check::Level;
 use crate::outcome::{Count, Outcome, Report, Verdict};
 
-/// Returns the complete text, without colours.
+/// Returns the complete report as plain text, without colours.
 pub fn text(report: &Report) -> String {
     let mut out = format!(
         "{}, prefix {}: {} checks in {:.1} s\n",

@@ -97,7 +97,7 @@ pub struct MlrSearch {
     /// Lowest rate that the tester could not measure.
     unmeasurable: Option<Qps>,
     focus: Option<Focus>,
-    /// Number of steps that the current stage has made away from the only known bound.
+    /// Number of steps away from the only known bound that the search has made for the current target.
     outward: u32,
 }
 
@@ -265,8 +265,8 @@ impl MlrSearch {
         stage.checked_sub(1).map_or((None, None), |before| self.bounds(&self.goals[goal][before]))
     }
 
-    /// Returns a load that is further up or down than the only known bound. In each stage, each step is twice as long
-    /// as the step before.
+    /// Called while only one bound is known: returns a load above or below this bound. Each further step away from the
+    /// bound is twice as long as the step before it.
     fn away(&mut self, from: Qps, target: &Goal, direction: Direction) -> Qps {
         let steps = f64::from(1u32 << self.outward.min(20));
         self.outward += 1;
@@ -285,8 +285,8 @@ impl MlrSearch {
         Qps(rate).clamp(self.limits.min, self.limits.max)
     }
 
-    /// Returns the rate of valid replies in the best trial at a load. This rate is an estimate of the maximum rate of
-    /// an overloaded DUT.
+    /// Returns the rate of valid replies in the trial with the lowest loss at a load. If the DUT was overloaded, this
+    /// rate is an estimate of its maximum rate.
     fn replies_at(&self, load: Qps) -> Option<f64> {
         let best = self.loads.get(&load)?.iter().map(Trial::loss_ratio).min_by(f64::total_cmp)?;
         Some(load.0 as f64 * (1.0 - best))

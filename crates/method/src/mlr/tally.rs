@@ -9,7 +9,7 @@ use super::goal::Goal;
 /// One trial, reduced to the data that a search needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
-    /// Planned sending time.
+    /// Planned duration of sending queries.
     pub duration: Nanos,
     /// Number of queries without a valid reply.
     pub missing: u64,
@@ -18,7 +18,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Creates a trial from its sending time and its counts.
+    /// Creates a trial from its planned duration and its counts.
     pub fn of(duration: Nanos, counts: &Counts) -> Trial {
         Trial { duration, missing: counts.sent.saturating_sub(counts.valid), of: counts.sent }
     }

@@ -119,8 +119,8 @@ fn commonest_step(values: &[u16]) -> (u16, usize) {
     steps.into_iter().max_by_key(|(_, count)| *count).unwrap_or((0, 0))
 }
 
-/// Requires that no difference between consecutive values occurs in more than a quarter of the cases, and that at least
-/// `least` per cent of the values are distinct.
+/// Requires that no single difference accounts for more than a quarter of all differences between consecutive values.
+/// Also requires that at least `least` per cent of the values are distinct.
 fn has_no_pattern(what: &str, values: &[u16], least: usize) -> Judged {
     let (distinct, (step, times)) = (distinct(values), commonest_step(values));
     expect(distinct * 100 >= values.len() * least, || {

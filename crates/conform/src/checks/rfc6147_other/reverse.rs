@@ -100,8 +100,8 @@ fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<R
     Ok(way)
 }
 
-/// Requires that the server answers PTR queries for names below its prefix. A server that does not answer them violates
-/// only the check `rfc6147-5.3.1-ptr`. For all other checks, the verdict is then "not supported".
+/// Requires that the server answers PTR queries for names below its prefix. If the server does not answer these
+/// queries, it fails only the check `rfc6147-5.3.1-ptr`. For all other checks, the verdict is then "not supported".
 fn is_there(t: &mut Trial<'_>) -> Judged {
     let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
     if ReverseAnswer::of(&reply, &asked) == ReverseAnswer::None {
