@@ -96,7 +96,7 @@ impl Upstream {
         elapsed / length + 1
     }
 
-    /// Returns the socket for all queries that are sent at the end of the same time slot, `turn`.
+    /// Returns the socket for all queries that are sent in the time slot with the number `turn`.
     fn socket_of_turn(&self, turn: u128, end: Instant) -> Option<Arc<Mutex<UdpSocket>>> {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.as_ref().is_none_or(|(of, _)| *of != turn) {

@@ -153,7 +153,7 @@ pub enum Forgery {
     Question,
 }
 
-/// Types of the queries to which a [`Fate`] applies.
+/// Queried types to which a special treatment ([`Fate`]) applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Queries for A.

@@ -6,9 +6,9 @@
 //!   ─► troubling checks, in parallel ─► checks that run alone ─► second attempts ─► report
 //! ```
 //!
-//! Most checks run in parallel, so that timeouts do not add up. The troubling checks follow ([`Phase::Troubling`]); in
-//! these checks, the test authoritative server is silent or very slow. Checks that load the server run alone at the
-//! end.
+//! Most checks run in parallel, so that timeouts do not add up. Then follow the troubling checks
+//! ([`Phase::Troubling`]), in which the test authoritative server is silent or very slow. Checks that load the server
+//! run alone at the end.
 //!
 //! A check that failed because of a missing reply or SERVFAIL is repeated alone, because the reply may have been lost
 //! on the tester's side. Only the second attempt counts. A check that cannot be run gets an outcome with the reason.
@@ -106,8 +106,8 @@ impl Settings {
     }
 }
 
-/// Returns the number of checks that `only` selects (see [`Settings::only`]), or 0 if a name in `only` matches no
-/// check.
+/// Returns the number of checks selected by the list `only` (see [`Settings::only`]). Returns 0 if an entry of the list
+/// matches no check.
 pub fn selected(only: &[String]) -> usize {
     let all: Vec<&Check> = checks::all().collect();
     chosen(&all, only).map_or(0, |checks| checks.len())

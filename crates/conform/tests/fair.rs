@@ -13,7 +13,7 @@ use conform_reference::mutant::NO_HOOKS;
 use conform_reference::rules::{Hooks, Rules};
 use domain::base::iana::Rtype;
 
-/// A difference from the reference that no RFC forbids, and the check that must still pass.
+/// A difference from the reference server that no RFC forbids, and the check that must still pass.
 struct Allowed {
     name: &'static str,
     check: &'static str,

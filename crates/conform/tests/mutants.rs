@@ -1,5 +1,5 @@
-//! Each check has a mutant, and each mutant is caught by the check that it names: the check passes on
-//! the reference (see `reference.rs`) and fails on the mutant. Other checks do not count.
+//! Each check has a mutant, and each mutant is caught by the check that it names: the check passes on the reference
+//! server (see `reference.rs`) and fails on the mutant. Other checks do not count.
 //!
 //! `MUTANT=ttl cargo test -p conform --test mutants` runs the mutants whose names contain `ttl`.
 
@@ -106,14 +106,14 @@ fn hunt(mutant: &Mutant, far: &Authority) -> Result<(), String> {
     let mut verdicts = Vec::new();
     for prefixes in PREFIXES.into_iter().filter(|prefixes| applies(check, prefixes)) {
         let server = Server { prefixes, validates: check.needs.contains(&Need::Validation) };
-        // If two checks contradict each other, the reference fails one of them. A mutant proves nothing about a check
-        // that the reference fails.
+        // If two checks contradict each other, the reference server fails one of them. A mutant proves nothing about a
+        // check that the reference server fails.
         if check.contradicts.is_some() && try_one(server, far, check, None)?.0 == Verdict::Failed {
             return Err("the reference fails it too".into());
         }
         match try_one(server, far, check, Some(mutant))? {
             (Verdict::Failed, _) => return Ok(()),
-            // If the mutant lacks an optional feature (MAY), the verdict is "not supported" instead of "failed".
+            // If the mutant lacks an optional feature (MAY), the verdict is "not offered" instead of "failed".
             (Verdict::NotOffered, _) if check.level == Level::May => return Ok(()),
             (verdict, why) => verdicts.push(format!("{prefixes}: {verdict:?} {why}")),
         }
@@ -121,7 +121,7 @@ fn hunt(mutant: &Mutant, far: &Authority) -> Result<(), String> {
     Err(verdicts.join("; "))
 }
 
-/// Runs one check against a mutant, or against the reference itself. Returns the verdict and the reason.
+/// Runs one check against a mutant, or against the reference server itself. Returns the verdict and the reason.
 fn try_one(
     server: Server,
     far: &Authority,
@@ -145,7 +145,8 @@ fn applies(check: &Check, prefixes: &str) -> bool {
 fn each_check_has_a_mutant_and_each_mutant_a_check() {
     let checks: BTreeSet<&str> = checks::all().map(|check| check.id).collect();
     let caught: BTreeSet<&str> = mutants::all().map(|mutant| mutant.caught_by).collect();
-    // The reference fails these checks, so no mutant can prove them (see `advice_against_an_rfc_can_be_followed`).
+    // The reference server fails these checks, so no mutant can prove them (see
+    // `advice_against_an_rfc_can_be_followed`).
     let against_an_rfc =
         |check: &&Check| check.level == Level::Hardening && check.contradicts.is_some();
     let exempt: BTreeSet<&str> =
@@ -196,8 +197,8 @@ fn repeated(names: impl Iterator<Item = &'static str>) -> BTreeSet<&'static str>
     names.filter(|name| !seen.insert(*name)).collect()
 }
 
-/// The reference follows the RFCs, so it fails the checks of advice that contradicts an RFC. Each of these checks must
-/// pass on a mutant that fails the contradicted check.
+/// The reference server follows the RFCs, so it fails the checks of advice that contradicts an RFC. Each of these
+/// checks must pass on a mutant that fails the contradicted check.
 #[test]
 fn advice_against_an_rfc_can_be_followed() {
     let far = common::authority();

@@ -1,6 +1,6 @@
 //! Test of the list of troubling checks, which contains their ids. The list is written by hand, because the queries of
-//! a script are not known before the script runs. This test runs each script against the reference, and compares the
-//! list with the query log.
+//! a script are not known before the script runs. This test runs each script against the reference server, and compares
+//! the list with the query log.
 
 mod common;
 

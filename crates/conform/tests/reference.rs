@@ -1,6 +1,6 @@
-//! The reference passes every check that applies to it. If it fails a check, the check or the reference is wrong. Each
-//! check must apply to at least one configuration of the reference, because it would otherwise never be tested. If two
-//! checks contradict each other, the reference passes one of them.
+//! The reference server passes every check that applies to it. If it fails a check, the check or the reference server
+//! is wrong. Each check must apply to at least one configuration of the reference server, because the check would
+//! otherwise never be tested. If two checks contradict each other, the reference server passes one of them.
 //!
 //! `CONFORM_RUNS=20 cargo test -p conform --test reference` runs everything 20 times.
 
@@ -17,7 +17,7 @@ use conform::checks;
 use conform::outcome::{Outcome, Report, Verdict};
 use conform_reference::mutant::NO_HOOKS;
 
-/// Configurations of the reference: four sets of prefixes with and without validation, then the remaining prefix
+/// Configurations of the reference server: four sets of prefixes with and without validation, then the remaining prefix
 /// lengths.
 const SERVERS: [Server; 11] = [
     Server { prefixes: "64:ff9b::/96", validates: false },

@@ -148,8 +148,8 @@ impl UpstreamQueries {
         let first = self.aaaa.saturating_sub(self.aaaa_retries) as f64;
         let first_a = self.a.saturating_sub(self.a_retries) as f64;
         let misses = first - wanted.preloaded as f64;
-        // Assumes that names resolved before the trial and names of the trial have equal shares of A queries and
-        // retries.
+        // Assumes that the numbers of A queries and retries per name are the same for names resolved before the trial
+        // and for names of the trial.
         let of_trial = if first > 0.0 { (misses / first).max(0.0) } else { 1.0 };
         Some(Real {
             aaaa_share: self.aaaa_share(),

@@ -22,8 +22,8 @@ pub(crate) const PERCENTILES_FROM: usize = 20;
 /// Trial duration below which the default timeout is proportional to the duration. With a fixed timeout, replies that
 /// are still queued at the end would have too much weight in short trials.
 const SHORT: Nanos = Nanos(20 * Nanos::SECOND.0);
-/// Ratio of a short trial's duration to its default timeout. A longer timeout requires a correction by
-/// [`overstatement`].
+/// Ratio of a short trial's duration to its default timeout. A longer timeout requires a correction by the factor that
+/// [`overstatement`] returns.
 const PART: u64 = 20;
 
 /// Returns the default timeout of a trial: 1 s (RFC 8219 §9.2), or a twentieth of the duration if the duration is
@@ -47,8 +47,8 @@ pub fn overstatement(duration: Nanos, timeout: Nanos) -> f64 {
 /// the upper end from failed trials.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
-    /// Lower end of the interval. Each search has a highest passed rate; the smallest of these rates is divided by
-    /// [`overstatement`]. Absent if a search found no passing rate.
+    /// Lower end of the interval. Each search has a highest passed rate; the smallest of these rates is divided by the
+    /// factor that [`overstatement`] returns. Absent if a search found no passing rate.
     pub from: Option<f64>,
     /// Upper end of the interval. Each search has a lowest failed rate; the upper end is the largest of these rates.
     /// Absent if a search found no failing rate.
@@ -79,8 +79,8 @@ impl Interval {
     }
 }
 
-/// Returns the lower end of an interval: a passed rate divided by [`overstatement`]. A quotient is rounded down to
-/// whole queries per second.
+/// Returns the lower end of an interval: a passed rate divided by the factor `overstated`. A quotient is rounded down
+/// to whole queries per second.
 pub fn lower_end(passed: Qps, overstated: f64) -> f64 {
     if overstated > 1.0 { (passed.0 as f64 / overstated).floor() } else { passed.0 as f64 }
 }
@@ -145,8 +145,8 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Computes the statistics of searches that were run with the given resolution. `overstated` is the factor
-    /// described at [`Interval::of`].
+    /// Computes the statistics of searches that were run with the given resolution. `overstated` is the factor by which
+    /// a trial may overstate rates (see [`Interval::of`]).
     pub fn of(found: &[Found], overstated: f64, resolution: Qps) -> Figures {
         let telling: Vec<Found> = found.iter().filter(|f| !f.is_unmeasurable()).copied().collect();
         let mut rates: Vec<Option<Qps>> = telling.iter().map(|f| f.highest).collect();

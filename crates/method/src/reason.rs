@@ -185,7 +185,7 @@ pub enum Reason {
     SendRefused {
         /// Index of the first query that the kernel did not send, within the queries of its thread pair.
         query: u64,
-        /// Error returned by the system; `None` if the kernel accepts packets again.
+        /// Error returned by the system; `None` if it is unknown, because the kernel accepts packets again.
         error: Option<String>,
     },
     /// The kernel returned send errors for some queries of a closed loop, so these queries got no reply.

@@ -12,13 +12,14 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Creates the schedule of a trial at `rate` for `duration`: ⌊rate · duration⌋ queries, at least one.
+    /// Creates the schedule of a trial from its rate and duration. The schedule has ⌊rate · duration⌋ queries, but at
+    /// least one.
     pub fn new(rate: Qps, duration: Nanos) -> Schedule {
         let count = u128::from(rate.0) * u128::from(duration.0) / u128::from(Nanos::SECOND.0);
         Schedule { rate, count: u64::try_from(count).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// Creates a schedule of exactly `count` queries at `rate`.
+    /// Creates a schedule of exactly `count` queries at the rate `rate`.
     pub fn with_count(rate: Qps, count: u64) -> Schedule {
         Schedule { rate, count }
     }

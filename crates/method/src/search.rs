@@ -104,7 +104,8 @@ impl Search {
     /// Creates a search over `range`.
     ///
     /// # Panics
-    /// Panics if `min > max`. The command line rejects such a range earlier.
+    /// Panics if the lowest rate is above the highest rate (`min > max`). The command line rejects such a range
+    /// earlier.
     pub fn new(range: SearchRange) -> Search {
         assert!(range.min <= range.max, "the caller checks min ≤ max");
         Search { range, state: State::TryMin, retries: 0, unmeasurable: None, failed: None }

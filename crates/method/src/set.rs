@@ -69,8 +69,8 @@ pub enum LowerBound {
     },
 }
 
-/// Several searches, one after the other. Run the trial that [`next`](Set::next) returns, and pass its verdict to
-/// [`report`](Set::report), until `next` returns `None`.
+/// Several searches, one after the other. Run the trial that [`next`](Set::next) returns, and pass its verdict and
+/// counts to [`report`](Set::report). Repeat this until no trial is left.
 #[derive(Clone, Debug)]
 pub struct Set {
     plan: SetPlan,
@@ -156,15 +156,15 @@ impl Set {
         &self.failed_by
     }
 
-    /// Returns the reasons why the DUT may be faster than the median of `figures`; see [`lower_bounds`]. `figures` must
-    /// be computed from the results of these searches.
+    /// Returns the reasons why the DUT may be faster than the median of the searches, which is in `figures` (see
+    /// [`lower_bounds`]). `figures` must be computed from the results of these searches.
     pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
         lower_bounds(&self.found, self.plan.range.max, figures, allowed)
     }
 }
 
-/// Returns the reasons why the DUT may be faster than the median of `figures`, the statistics of the searches in
-/// `found`. There are three possible reasons:
+/// Returns the reasons why the DUT may be faster than the median of the searches. `found` contains the results of the
+/// searches, and `figures` their statistics. There are three possible reasons:
 ///
 /// - A search ended at `max`, the end of the range.
 /// - A search ended at a rate that the tester could not measure.
@@ -221,8 +221,8 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Creates `repeat` trials at `rate`. An invalid trial is repeated up to `invalid_retries` times and is then
-    /// skipped.
+    /// Creates `repeat` trials at the rate `rate`. An invalid trial is repeated up to `invalid_retries` times and is
+    /// then skipped.
     pub fn new(rate: Qps, repeat: u32, invalid_retries: u32) -> Repeats {
         Repeats { rate, repeat, invalid_retries, done: 0, retries: 0 }
     }

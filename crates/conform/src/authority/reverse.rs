@@ -16,8 +16,9 @@ use crate::message::{Name, Record, name as literal, rcode};
 /// The addresses of `ipv4only.arpa` (RFC 7050 §8.2).
 const IPV4ONLY: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
-/// Returns the records and the behaviour of `name`, which lies outside `zone`, for queries of type `qtype`. `ns` is the
-/// name server of all zones. DS records belong to the parent zone, which is always the root here.
+/// Returns the records and the behaviour of the name `name`, which lies outside the user's zone, `zone`. They apply to
+/// queries of type `qtype`. `ns` is the name of the name server that is responsible for all zones. DS records belong to
+/// the parent zone, which is always the root here.
 pub(super) fn node(name: &Name, qtype: Rtype, zone: &Name, ns: &Name) -> Node {
     let [ipv4only, v4, v6, root] = ["ipv4only.arpa", "in-addr.arpa", "ip6.arpa", "."].map(literal);
     if qtype == Rtype::DS && [&ipv4only, &v4, &v6].contains(&name) {

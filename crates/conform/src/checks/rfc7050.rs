@@ -365,7 +365,7 @@ fn ask(t: &mut Trial<'_>, text: &str, qtype: Rtype) -> Judged<Message> {
     t.ask(&Message::query(&name(text), qtype))
 }
 
-/// Queries ipv4only.arpa with a query that `change` has modified.
+/// Creates a query for ipv4only.arpa, changes it by the function `change`, and sends it.
 fn ask_with(t: &mut Trial<'_>, qtype: Rtype, change: fn(&mut Message)) -> Judged<Message> {
     let mut query = Message::query(&name(NAME), qtype);
     change(&mut query);

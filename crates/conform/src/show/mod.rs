@@ -84,10 +84,10 @@ pub(crate) fn verdict_word(verdict: Verdict, level: Level) -> &'static str {
     }
 }
 
-/// Column headings of every table of counts.
+/// Column headings of every table that shows the number of checks per verdict.
 pub(crate) const COLUMNS: [&str; 4] = ["passed", "failed", "not offered", "not tried"];
 
-/// Returns the numbers of checks in the order of [`COLUMNS`].
+/// Returns the numbers of checks by verdict, in the order of the table columns ([`COLUMNS`]).
 pub(crate) fn numbers(count: Count) -> [usize; 4] {
     [count.passed, count.failed, count.not_offered, count.not_tried]
 }

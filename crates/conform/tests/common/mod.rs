@@ -48,8 +48,8 @@ pub(crate) struct Server {
 
 #[allow(dead_code, reason = "one of the tests starts its servers differently")]
 impl Server {
-    /// Runs checks against a reference with these rules and hooks. If `expects` is true, the runner gets the prefixes
-    /// and does not need to discover them, because a mutant may prevent discovery.
+    /// Runs checks against a reference server with these rules and hooks. If `expects` is true, the runner gets the
+    /// prefixes and does not need to discover them, because a mutant may prevent discovery.
     pub(crate) fn run(
         self,
         far: &Authority,

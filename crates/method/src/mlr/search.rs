@@ -29,7 +29,7 @@ use units::{Nanos, Qps};
 /// Number of easier targets that precede each goal.
 const STEPS: u32 = 2;
 
-/// Range of the rates that a search may try.
+/// Rates that a search may try, and the maximum number of repetitions of an invalid trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Limits {
     /// Minimum rate in queries per second, at least 1.
@@ -40,7 +40,7 @@ pub struct Limits {
     pub invalid_retries: u32,
 }
 
-/// Next trial.
+/// The next trial to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MlrDue {
     /// Rate in queries per second.
@@ -102,7 +102,7 @@ pub struct MlrSearch {
 }
 
 impl MlrSearch {
-    /// Creates a search for `goals` within `limits`.
+    /// Creates a search for the given goals, at rates within `limits`.
     ///
     /// # Errors
     /// Returns an error if there is no goal, if a goal is invalid, or if the range of rates is empty.

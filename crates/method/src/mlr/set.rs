@@ -1,5 +1,4 @@
-//! All searches of a plan, in sequence. This module does for MLRsearch what [`crate::set::Set`] does for the binary
-//! search.
+//! All searches of a plan, in sequence. [`crate::set::Set`] is the counterpart for the binary search.
 
 use super::goal::{Goal, GoalError};
 use super::search::{GoalResult, Limits, MlrDue, MlrSearch};
@@ -8,8 +7,8 @@ use crate::search::{Found, Shortfall};
 use crate::verdict::Verdict;
 use units::Qps;
 
-/// Several searches, one after the other. Run the trial that [`due`](MlrSet::due) returns, and pass its verdict to
-/// [`report`](MlrSet::report), until `due` returns `None`.
+/// Several searches, one after the other. Run the trial that [`due`](MlrSet::due) returns, and pass its verdict and
+/// counts to [`report`](MlrSet::report). Repeat this until no trial is left.
 #[derive(Clone, Debug)]
 pub struct MlrSet {
     limits: Limits,
@@ -58,7 +57,7 @@ impl MlrSet {
         &self.results
     }
 
-    /// For each search, returns the result for the goal at index `place`, converted to the result of a binary search.
+    /// For each search, returns the result for the goal at index `place`, in the form of a binary search's result.
     pub fn found(&self, place: usize) -> Vec<Found> {
         self.results
             .iter()
@@ -86,8 +85,8 @@ impl MlrSet {
 }
 
 impl GoalResult {
-    /// Converts this result to the result of a binary search: the passed rate, the failed rate, and whether the DUT may
-    /// be faster.
+    /// Converts this result to the form of a binary search's result: the passed rate, the failed rate, and whether the
+    /// DUT may be faster.
     pub fn found(&self) -> Found {
         let open = self.relevant_lower_bound.is_some() && self.relevant_upper_bound.is_none();
         Found {

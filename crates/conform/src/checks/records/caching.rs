@@ -85,7 +85,7 @@ fn keeps_answers(t: &mut Trial<'_>) -> Judged<bool> {
 }
 
 /// Returns the fault for denials that are not cached. If the server does not cache answers either, the verdict is "not
-/// supported".
+/// offered".
 fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     if keeps_answers(t)? {
         let what = format!("{name} was queried upstream again, although answers are cached");
