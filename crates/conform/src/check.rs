@@ -122,9 +122,8 @@ impl std::fmt::Debug for Check {
     }
 }
 
-/// Beginnings of check ids. The queries or the expected answers of these checks depend on the DNS64 prefix. These
-/// checks concern the positions of the address octets, the advertised prefixes, and the names below the prefixes in
-/// ip6.arpa.
+/// Beginnings of the ids of checks whose queries or expected answers depend on the DNS64 prefix. These checks concern
+/// the positions of the address octets, the advertised prefixes, and the names below the prefixes in ip6.arpa.
 const OF_PREFIXES: &[&str] = &[
     "rfc6052-2",
     "hardening-reverse-suffix",

@@ -231,7 +231,8 @@ pub struct Behaviour {
     pub alias: Option<Alias>,
     /// True if a reply contains only the alias, without the records of its target.
     pub half: bool,
-    /// Parent of the wildcard. All names below this parent come from the wildcard `*`, which is one label longer.
+    /// Parent of the wildcard. All names below this parent come from the wildcard, which is the label `*` below this
+    /// parent.
     pub wildcard: Option<Name>,
 }
 

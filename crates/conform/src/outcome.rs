@@ -143,9 +143,9 @@ impl Report {
         count
     }
 
-    /// Adds the outcomes of the same server with another configuration, `setting`. A check counts as failed if it
-    /// failed with any configuration. Otherwise it counts as passed if it passed with any configuration. If two
-    /// outcomes have the same verdict, the earlier outcome is kept.
+    /// Adds the outcomes of the same server with a different configuration, which `setting` describes. A check counts
+    /// as failed if it failed with any configuration. Otherwise it counts as passed if it passed with any
+    /// configuration. If two outcomes have the same verdict, the earlier outcome is kept.
     pub fn add(&mut self, setting: &str, other: Report) {
         self.duration_s += other.duration_s;
         for outcome in other.outcomes {

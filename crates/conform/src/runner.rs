@@ -131,7 +131,7 @@ pub fn run(
 /// - Some load the server so heavily that other checks would fail (tests of overload, and of random IDs and ports).
 /// - Some may crash the server (malformed messages).
 /// - Some would be disturbed by the TCP connections of other checks.
-/// - After the last check, a server may assume that its upstream does not support EDNS.
+/// - The last one may make a server assume that its upstream does not support EDNS.
 const ALONE: [&str; 7] = [
     "hardening-overload",
     "rfc5452",
@@ -279,7 +279,7 @@ struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// Runs a check, unless the user has interrupted the run.
+    /// Runs a check. If the user has interrupted the run, the check is not started and its outcome is "not tried".
     fn attempt(&self, check: &Check) -> Attempt {
         if self.until.load(Ordering::Relaxed) {
             Attempt::not_run(Fault::NotTried("interrupted before it started".into()))

@@ -113,8 +113,8 @@ impl<'a> Trial<'a> {
         self.exchanges.into()
     }
 
-    /// True if any query got SERVFAIL or no reply. The cause may be a lost datagram, or the server may have stopped
-    /// querying its upstream for a while.
+    /// True if at least one query got SERVFAIL or no reply. The cause may be a lost datagram, or the server may have
+    /// stopped querying its upstream for a while.
     pub(crate) fn has_doubts(&self) -> bool {
         self.doubts
     }

@@ -32,7 +32,7 @@ use resamples::Medians;
 /// not overlap in 2 of the 20 possible orders. Fewer than four searches per server are therefore not sufficient at a
 /// significance level of 5 %.
 pub const LEAST_SEARCHES: usize = 4;
-/// Maximum number of searches per server that the advice suggests.
+/// Maximum number of further searches per server that [`WouldDecide`] suggests.
 pub(crate) const MOST_SEARCHES: usize = 1_000;
 
 /// Results of all searches for one server at one measurement point.

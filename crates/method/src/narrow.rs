@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Full trials decide on every passed rate, and on the failed rate just above the result. The result equals that of the
-//! plain search, provided that a probe fails only at rates at which the full trial also fails. This holds even if a DUT
-//! passes at some rates above a failed rate.
+//! plain search, provided that a probe fails only at rates at which the full trial also fails. The two results are
+//! equal even if a DUT passes at some rates above a failed rate.
 
 use std::collections::BTreeMap;
 

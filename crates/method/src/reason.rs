@@ -17,7 +17,7 @@ use crate::evidence::Deviation;
 use crate::records::Counts;
 use units::{CpuId, Nanos, Share, counted, grouped};
 
-/// Loss or delay of packets on the tester's host, which the DUT did not cause.
+/// Packets that were lost or delayed on the tester's host. The cause is this host, and not the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "place", rename_all = "snake_case")]
 pub enum HostLoss {

@@ -103,7 +103,7 @@ pub struct Record {
 pub struct WrongCounts {
     /// Number of replies with RCODE NOERROR but without an AAAA record at the end of the alias chain.
     pub no_aaaa: u64,
-    /// For each RCODE other than NOERROR, the number of replies.
+    /// For each RCODE other than NOERROR, the number of replies with this RCODE.
     #[serde(with = "by_number")]
     #[schemars(with = "std::collections::BTreeMap<String, u64>")]
     pub rcode: BTreeMap<u8, u64>,

@@ -97,8 +97,8 @@ impl Part {
         self.schedule.rate.0 as f64 / self.of as f64
     }
 
-    /// Returns the interval between two queries of this part, rounded down. It serves to choose a send strategy and is
-    /// too inexact to compute send times.
+    /// Returns the interval between two queries of this part, rounded down. The result is used to choose a send
+    /// strategy. It is too inexact for computing send times.
     pub fn interval(&self) -> Nanos {
         Nanos(self.schedule.interval().0 * self.of)
     }

@@ -12,7 +12,7 @@ use domain::utils::base32;
 use crate::label::{self, Tree};
 use crate::message::{Name, Record};
 
-/// The statement about a name that an NSEC or NSEC3 proof proves.
+/// Statement about a name that is proved by NSEC or NSEC3 records.
 pub(super) enum Denial<'a> {
     /// The name has records of only these types.
     NoData(&'a [Rtype]),
@@ -59,14 +59,14 @@ impl Chain<'_> {
         records.into_iter().flatten().collect()
     }
 
-    /// Returns the record that proves the closest encloser. Only NSEC3 needs such a record, because the names in NSEC
-    /// records reveal the closest encloser.
+    /// Returns the record that proves which ancestor of the name is its closest encloser. Only NSEC3 needs such a
+    /// record, because the names in NSEC records reveal the closest encloser.
     fn encloses(&self, encloser: &Name) -> Option<Record> {
         (self.tree == Tree::Nsec3).then(|| self.matches(encloser, &[]))?
     }
 
-    /// Returns a record that has the name (or its hash) as its owner and lists the types of the name. The next name in
-    /// the record is the immediate successor of the owner.
+    /// Returns an NSEC or NSEC3 record that has the name (or its hash) as its owner and lists the types of the name.
+    /// The next name in the record is the immediate successor of the owner.
     fn matches(&self, name: &Name, types: &[Rtype]) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
             let hash = hash(name)?;
@@ -75,8 +75,8 @@ impl Chain<'_> {
         Some(self.nsec(name.clone(), &before(b"\0", name)?, types))
     }
 
-    /// Returns a record that denies the existence of a name. The interval of an NSEC3 record contains only the hash of
-    /// this name. The interval of an NSEC record contains this name and all names below it.
+    /// Returns an NSEC or NSEC3 record that denies the existence of a name. The interval of an NSEC3 record contains
+    /// only the hash of this name. The interval of an NSEC record contains this name and all names below it.
     fn covers(&self, name: &Name) -> Option<Record> {
         if self.tree == Tree::Nsec3 {
             let hash = hash(name)?;

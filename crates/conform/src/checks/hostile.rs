@@ -1,5 +1,5 @@
-//! Hostile input from both sides. Upstreams send forged, out-of-zone or odd replies (RFC 5452). Clients flood the
-//! server, query names for which the upstream does not reply, or send malformed messages.
+//! Hostile input from upstreams and from clients. Upstreams send forged, out-of-zone or odd replies (RFC 5452). Clients
+//! flood the server, query names for which the upstream does not reply, or send malformed messages.
 
 mod forgery;
 mod load;

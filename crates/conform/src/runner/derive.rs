@@ -16,7 +16,7 @@ pub(super) type Sample<'a> = (Ipv4Addr, &'a [Ipv6Addr]);
 
 /// Returns the prefixes that explain all samples. A prefix explains a sample if an IPv6 address of the sample consists
 /// of this prefix, followed by the octets of the IPv4 address in any order. If prefixes of several lengths explain the
-/// same IPv6 address, only the prefix with the fewest wrong octets is returned.
+/// same IPv6 address, only the prefix with the fewest errors is returned.
 pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
     let [(v4, addresses), others @ ..] = samples else { return Vec::new() };
     let mut found = Vec::new();

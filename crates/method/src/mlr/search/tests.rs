@@ -44,8 +44,8 @@ impl Walk {
     }
 }
 
-/// Runs a search against a simulated server. `loses` returns the share of lost queries of a trial, or `None` for an
-/// invalid trial.
+/// Runs a search against a simulated server. `loses` returns the fraction of a trial's queries that are lost, or `None`
+/// for an invalid trial.
 fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(MlrDue) -> Option<f64>) -> Walk {
     let mut search = MlrSearch::new(limits, goals).unwrap();
     let mut tried = Vec::new();
@@ -68,7 +68,7 @@ fn walk(limits: Limits, goals: &[Goal], mut loses: impl FnMut(MlrDue) -> Option<
     Walk { search, tried }
 }
 
-/// Returns the share of `rate` that a server with this capacity loses.
+/// Returns the fraction of queries that a server with this capacity loses at `rate`.
 fn overload(capacity: f64, rate: Qps) -> f64 {
     (1.0 - capacity / rate.0 as f64).max(0.0)
 }
