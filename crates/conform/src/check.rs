@@ -61,7 +61,8 @@ pub enum Need {
     WellKnownPrefix,
     /// The prefix is not 64:ff9b::/96.
     OwnPrefix,
-    /// The server is configured to exclude a range of IPv6 addresses in addition to its default ones (RFC 6147 §5.1.4).
+    /// The server is configured to exclude a range of IPv6 addresses in addition to its default ranges (RFC 6147
+    /// §5.1.4).
     ExcludedRange,
 }
 

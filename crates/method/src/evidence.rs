@@ -8,14 +8,14 @@
 //! ```
 //!
 //! If AuthDNS receives a query for the same name again within the trial's timeout, this query is a *retry* of the DUT.
-//! If it arrives later, the name was not in the DUT's cache, because the Measurer repeats cached names no sooner than
-//! 1.5 timeouts after their first query.
+//! If the repeated query arrives later, the name was not in the DUT's cache, because the Measurer repeats cached names
+//! no sooner than 1.5 timeouts after their first query.
 
 use serde::{Deserialize, Serialize};
 
 use units::Share;
 
-/// Maximum difference between a requested and an observed fraction, such as α.
+/// Maximum tolerated difference between a requested and an observed fraction, such as α.
 pub const TOLERANCE: f64 = 0.02;
 
 /// Numbers of queries that AuthDNS received for a trial, including queries for names that were resolved before the

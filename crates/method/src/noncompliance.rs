@@ -33,7 +33,7 @@ pub enum Noncompliance {
     },
     /// It is unknown whether the Measurer and the server that it queries run on the same host.
     HostNotKnown {
-        /// The server that may run on the Measurer's host.
+        /// The server (DUT or AuthDNS) that may run on the Measurer's host.
         server: Server,
     },
     /// At least two of the roles (Measurer, AuthDNS, DUT) use the same CPUs.

@@ -85,7 +85,7 @@ pub fn lower_end(passed: Qps, overstated: f64) -> f64 {
     if overstated > 1.0 { (passed.0 as f64 / overstated).floor() } else { passed.0 as f64 }
 }
 
-/// Proven bounds of the ratio of two servers' rates.
+/// Lower and upper bound of the ratio of two servers' rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ratio {
     /// Lower bound of the ratio; absent if the ratio has no lower bound.

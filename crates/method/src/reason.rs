@@ -113,7 +113,7 @@ pub struct OtherUse {
 }
 
 impl OtherUse {
-    /// Returns the sum of the time used by other programs and the stolen time, in per cent.
+    /// Returns the CPU time used by other programs plus the CPU time taken by a hypervisor, in per cent.
     pub fn total_pct(&self) -> f64 {
         self.programs_pct.unwrap_or(0.0) + self.stolen_pct
     }
@@ -188,7 +188,7 @@ pub enum Reason {
         /// Error returned by the system; `None` if it is unknown, because the kernel accepts packets again.
         error: Option<String>,
     },
-    /// The kernel returned send errors for some queries of a closed loop, so these queries got no reply.
+    /// In a closed-loop measurement, the kernel returned send errors for some queries, so these queries got no reply.
     QueriesRefused {
         /// Number of queries that were not sent.
         queries: u64,
@@ -342,7 +342,8 @@ pub enum Reason {
     NothingCameBack {
         /// Number of queries sent by this tester.
         sent: u64,
-        /// Number of valid replies expected, given the results of the other testers.
+        /// Number of valid replies that this tester should have received, estimated from the results of the other
+        /// testers.
         expected: u64,
     },
     /// A time daemon slewed the clock used for sending, which changed the rate of the queries.
@@ -356,7 +357,7 @@ pub enum Reason {
     OtherPrograms {
         /// Use of the DUT's CPUs by other programs, a hypervisor and interrupts.
         used: OtherUse,
-        /// Limit for the sum of the time used by other programs and the stolen time, in per cent.
+        /// Limit for the CPU time used by other programs plus the CPU time taken by a hypervisor, in per cent.
         limit_pct: f64,
     },
     /// Too few queries got a valid reply. This is the only reason that is a failure of the DUT.

@@ -62,7 +62,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the word for this outcome in record files.
+    /// Returns the word that stands for this outcome in record files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Outcome::Valid => "valid",

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! An invalid trial is repeated at the same rate. If all repetitions are invalid, the rate is *unmeasurable*, and the
-//! search continues below that rate. If no lower rate fails, the result is a lower bound, because the tester limited
-//! the rate instead of the DUT.
+//! search continues below that rate. If no lower rate fails, the result is a lower bound, because the rate was limited
+//! by the tester and not by the DUT.
 
 use serde::{Deserialize, Serialize};
 

@@ -49,7 +49,7 @@ pub struct Evidence<'a> {
     pub counts: &'a Counts,
     /// Result of the check that the queries were sent on schedule.
     pub pacing: &'a Pacing,
-    /// Losses on the tester's host, one entry for each point at which packets were lost.
+    /// Losses on the tester's host, with one entry for each cause of loss.
     pub host_losses: &'a [HostLoss],
     /// Number of datagrams that the tester's interface received but that did not reach the tester's sockets. Losses in
     /// `host_losses` are not included. The number is 0 if such datagrams were not counted.
@@ -59,7 +59,7 @@ pub struct Evidence<'a> {
 }
 
 /// Effect of missed datagrams on the verdict. Missed datagrams were received by the tester's interface but did not
-/// reach its sockets.
+/// reach the tester's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missed {
     /// No datagram was missed.

@@ -36,7 +36,7 @@ pub enum AuthorityError {
         /// Transport, and the error of the system call.
         source: ListenError,
     },
-    /// The name of the zone is too long, because labels must fit before it.
+    /// The name of the zone is too long: there must be space for the labels of test names before it.
     #[error("the zone {zone} is longer than {LONGEST_ZONE} octets")]
     LongZone {
         /// Name of the zone.

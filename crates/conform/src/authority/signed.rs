@@ -2,7 +2,8 @@
 //! records.
 //!
 //! All zones use the same key pair, which is generated at start-up. The signature of the DNSKEY RRset is correct in all
-//! zones. A validator therefore does not stop at the key, and detects the wrong signatures of the data.
+//! zones, including `bogus` and `expired`. A validator therefore accepts the keys, and detects that the signatures of
+//! the data are wrong.
 
 use domain::base::Ttl;
 use domain::base::iana::{DigestAlgorithm, Rtype};

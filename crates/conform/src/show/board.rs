@@ -57,8 +57,8 @@ impl<'a> Board<'a> {
     }
 
     /// Returns the rows of these requirement levels. Failed checks come first, sorted by decreasing number of failing
-    /// servers. They are followed by checks that were not run or are not supported, and then by the checks that all
-    /// servers pass.
+    /// servers. Then follow checks that were not run, or that test an unsupported feature, and finally the checks that
+    /// all servers pass.
     pub(crate) fn group(&self, levels: &[Level]) -> Vec<&Row<'a>> {
         let is_in = |row: &&Row<'a>| levels.contains(&row.check.level);
         let mut rows: Vec<&Row<'a>> = self.rows.iter().filter(is_in).collect();

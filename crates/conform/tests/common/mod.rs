@@ -1,4 +1,4 @@
-//! A reference server with a test authoritative server behind it, as used by these tests.
+//! A reference server that forwards queries to a test authoritative server, as used by these tests.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 

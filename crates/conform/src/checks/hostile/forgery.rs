@@ -37,8 +37,8 @@ fn is_clean(t: &Trial<'_>, reply: &Message) -> Judged {
 
 // Forged replies.
 
-/// Sends two AAAA queries for each of two names with forged upstream replies. A server that accepts a forged record may
-/// return it only in the second reply, from its cache.
+/// Sends two AAAA queries for each of two names whose upstream replies are forged. A server that accepts a forged
+/// record may return it only in the second reply, from its cache.
 fn is_not_believed(t: &mut Trial<'_>, forgery: &str) -> Judged {
     for labels in [format!("v4-1-2-3-4.a-{forgery}"), format!("{NATIVE_LABEL}.aaaa-{forgery}")] {
         let query = Message::query(&t.name(&labels), Rtype::AAAA);

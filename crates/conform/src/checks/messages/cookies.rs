@@ -118,7 +118,7 @@ pub(super) fn invalid_cookie_is_replaced(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns a query that has no question, but a COOKIE option with this content.
+/// Returns a query without a question, with a COOKIE option that has this content.
 fn without_question(t: &mut Trial<'_>, content: &[u8]) -> Message {
     with_cookie(Message { questions: Vec::new(), ..query(t) }, content)
 }

@@ -43,8 +43,8 @@ pub(super) fn replies_have_opt(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Returns queries with an OPT record that a recursive server rejects. They have two questions or none, a different
-/// opcode, EDNS version 1, or class CHAOS, or they request a zone transfer.
+/// Returns queries that a recursive server rejects; each query has an OPT record. The queries have two questions or
+/// none, an opcode other than QUERY, EDNS version 1, or class CHAOS, or they request a zone transfer.
 fn erroneous(t: &mut Trial<'_>) -> Vec<(String, Message)> {
     let mut twice = query(t);
     twice.questions.extend(query(t).questions);

@@ -296,8 +296,9 @@ fn cnames_first(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that a reply is truncated if it is longer than the client accepts. 60 A records take 960 octets, and 60
-/// AAAA records take 1 680. 20 A records take 320 octets, and 20 AAAA records take 560.
+/// Requires that a reply is truncated if it is longer than the client accepts. The records are chosen so that the A
+/// records fit into a reply, and the synthesized AAAA records do not. With EDNS, 60 A records (960 octets) become 60
+/// AAAA records (1 680 octets). Without EDNS, 20 A records (320 octets) become 20 AAAA records (560 octets).
 pub(super) fn truncation(t: &mut Trial<'_>) -> Judged {
     let prefixes = t.subject().prefixes.len();
     for (labels, records, edns, takes) in

@@ -44,8 +44,8 @@ fn not_offered<T>() -> Judged<T> {
     Err(Fault::NotOffered("it answers PTR queries with PTR records, not with aliases".into()))
 }
 
-/// Returns the ip6.arpa name of an address (RFC 3596 §2.5). It consists of the nibbles of the address, from the last to
-/// the first.
+/// Returns the ip6.arpa name of an address (RFC 3596 §2.5). The name consists of the nibbles of the address, from the
+/// last to the first.
 fn reverse(address: Ipv6Addr) -> String {
     let digits = format!("{:032x}", u128::from(address));
     let nibbles: Vec<String> = digits.chars().rev().map(String::from).collect();

@@ -1,4 +1,4 @@
-//! RFC 6147 §5.2, the IPv6 representation of an IPv4 address, and §5.3.3, as far as it concerns A records.
+//! RFC 6147 §5.2 (the IPv6 representation of an IPv4 address), and the part of §5.3.3 that concerns A records.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

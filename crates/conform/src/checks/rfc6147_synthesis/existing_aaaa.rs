@@ -1,4 +1,4 @@
-//! RFC 6147 §5.1, queries to which DNS64 applies, and §5.1.1, answers with existing AAAA records.
+//! RFC 6147 §5.1 (queries to which DNS64 applies) and §5.1.1 (answers with existing AAAA records).
 
 use std::net::Ipv4Addr;
 

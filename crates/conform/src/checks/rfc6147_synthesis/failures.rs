@@ -1,4 +1,4 @@
-//! RFC 6147 §5.1.2, errors in reply to the AAAA query, and §5.1.3, no reply at all.
+//! RFC 6147 §5.1.2 (errors in reply to the AAAA query) and §5.1.3 (no reply at all).
 
 use domain::base::iana::Rtype;
 
