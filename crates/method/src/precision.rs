@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A rate at which a trial was run is exact. Derived values are rounded by functions of this module, so that every
-//! output shows the same value: [`median`] for medians, [`lower_end`] for the lower ends of intervals,
-//! [`Ratio::rounded`] for ratios, and [`four_digits`] for the CPRDP.
+//! output shows the same value: [`median`] for medians, [`lower_end`] for the lower ends of intervals (divided by
+//! [`overstatement`]), [`Ratio::rounded`] for ratios, and [`four_digits`] for the CPRDP.
 
 use serde::{Deserialize, Serialize};
 
@@ -79,8 +79,8 @@ impl Interval {
     }
 }
 
-/// Returns the lower end of an interval: a passed rate divided by the factor `overstated`. A quotient is rounded down
-/// to whole queries per second.
+/// Returns the lower end of an interval: a passed rate divided by the factor `overstated` (see [`overstatement`]). A
+/// quotient is rounded down to whole queries per second.
 pub fn lower_end(passed: Qps, overstated: f64) -> f64 {
     if overstated > 1.0 { (passed.0 as f64 / overstated).floor() } else { passed.0 as f64 }
 }

@@ -314,8 +314,8 @@ fn lives(t: &mut Trial<'_>, labels: &str, wanted: u32) -> Judged {
     is_near(reply.ttl(Rtype::AAAA)?, wanted)
 }
 
-/// Requires that records synthesized from 1.2.3.4 for a new name with these labels have a TTL of at most `most`. A
-/// shorter TTL is correct, because a cache may reduce TTLs (RFC 2181 §8).
+/// Requires that records synthesized from 1.2.3.4 for a new name with these labels have a TTL of at most `most`. Unlike
+/// [`lives`], this function accepts a shorter TTL, because a cache may reduce TTLs (RFC 2181 §8).
 fn has_ttl_at_most(t: &mut Trial<'_>, labels: &str, most: u32) -> Judged {
     let (_, reply) = synthesized(t, labels, &["1.2.3.4"])?;
     let ttl = reply.ttl(Rtype::AAAA)?;
