@@ -279,7 +279,7 @@ struct Facts<'a> {
 }
 
 impl Facts<'_> {
-    /// Runs a check. If the user has interrupted the run, the check is not started and its outcome is "not tried".
+    /// Runs a check. If the user has interrupted the run, the check is not started and its verdict is `NotTried`.
     fn attempt(&self, check: &Check) -> Attempt {
         if self.until.load(Ordering::Relaxed) {
             Attempt::not_run(Fault::NotTried("interrupted before it started".into()))

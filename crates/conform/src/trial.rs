@@ -447,8 +447,8 @@ fn dig(server: SocketAddr, query: &Message, tcp: bool) -> String {
 }
 
 /// Formats a name as an argument of dig in a shell. The result must be safe to paste, because names also come from the
-/// server under test. dig treats an argument that begins with `-`, `+` or `@` as an option, and a single label as a
-/// type.
+/// server under test. For example, dig treats an argument that begins with `-`, `+` or `@` as an option, and a single
+/// label as a type.
 fn for_dig(name: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     if name.contains('.') && !name.starts_with('-') && name.chars().all(is_plain) {

@@ -113,7 +113,8 @@ fn hunt(mutant: &Mutant, far: &Authority) -> Result<(), String> {
         }
         match try_one(server, far, check, Some(mutant))? {
             (Verdict::Failed, _) => return Ok(()),
-            // If the mutant lacks an optional feature (MAY), the verdict is "not offered" instead of "failed".
+            // If the mutant lacks an optional feature (MAY), the verdict is `NotOffered` (feature not supported)
+            // instead of `Failed`.
             (Verdict::NotOffered, _) if check.level == Level::May => return Ok(()),
             (verdict, why) => verdicts.push(format!("{prefixes}: {verdict:?} {why}")),
         }

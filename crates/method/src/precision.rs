@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A rate at which a trial was run is exact. Derived values are rounded by functions of this module, so that every
-//! output shows the same value: [`median`] for medians, [`lower_end`] for the lower ends of intervals (divided by
-//! [`overstatement`]), [`Ratio::rounded`] for ratios, and [`four_digits`] for the CPRDP.
+//! output shows the same value. These functions are [`median`] for medians, [`lower_end`] for the lower ends of
+//! intervals (divided by [`overstatement`]), [`Ratio::rounded`] for ratios, and [`four_digits`] for the CPRDP.
 
 use serde::{Deserialize, Serialize};
 
@@ -123,8 +123,8 @@ pub struct Figures {
     /// Number of searches in which at least one rate failed but no rate passed.
     #[serde(default)]
     pub without_pass: usize,
-    /// Median of the highest passed rates. It is absent if n = 0, if one of the middle searches found no passing rate,
-    /// or if a later trial failed at or below this median. n is the number of searches.
+    /// Median of the highest passed rates. The median is absent if there are no searches, if one of the middle searches
+    /// found no passing rate, or if a later trial failed at or below this median.
     pub median: Option<f64>,
     /// Rate of a later trial that failed at or below the median; absent if there was no such failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,5 @@
-//! Scripts: DNS cookies (RFC 7873, RFC 9018). For a server that does not support cookies, the verdict is "not offered".
+//! Scripts: DNS cookies (RFC 7873, RFC 9018). For a server that does not support cookies, the verdict is `NotOffered`
+//! (feature not supported).
 
 use std::ops::RangeInclusive;
 
@@ -69,8 +70,8 @@ pub(super) fn server_cookie_is_sent(t: &mut Trial<'_>) -> Judged {
     obtain(t).map(drop)
 }
 
-/// Requests a server cookie in the same way as [`obtain`]. If the reply has none, the verdict is "not offered"
-/// ([`Fault::NotOffered`]), because a different check ([`server_cookie_is_sent`]) reports that fault.
+/// Requests a server cookie in the same way as [`obtain`]. If the reply has none, the fault is [`Fault::NotOffered`]
+/// (feature not supported), because a different check ([`server_cookie_is_sent`]) reports that fault.
 fn obtained(t: &mut Trial<'_>) -> Judged<Pair> {
     obtain(t).map_err(|fault| match fault {
         Fault::Wrong(_) => Fault::NotOffered("the server sends no server cookies".into()),

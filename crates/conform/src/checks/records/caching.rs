@@ -84,8 +84,8 @@ fn keeps_answers(t: &mut Trial<'_>) -> Judged<bool> {
         .all(|query_twice| !query_twice.asked_again))
 }
 
-/// Returns the fault for denials that are not cached. If the server does not cache answers either, the verdict is "not
-/// offered".
+/// Returns the fault for denials that are not cached. If the server does not cache answers either, the verdict is
+/// `NotOffered` (feature not supported).
 fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     if keeps_answers(t)? {
         let what = format!("{name} was queried upstream again, although answers are cached");

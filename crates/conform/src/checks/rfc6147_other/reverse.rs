@@ -2,7 +2,7 @@
 //!
 //! The RFC allows the server two kinds of answer: PTR records of the name, or an alias that points to the name in
 //! in-addr.arpa. The checks accept both kinds. If a fault is possible only with an alias, the verdict for servers that
-//! answer with PTR records is "not offered".
+//! answer with PTR records is `NotOffered` (feature not supported).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -101,7 +101,8 @@ fn points_to(t: &Trial<'_>, asked: &Name, reply: &Message, v4: &str) -> Judged<R
 }
 
 /// Requires that the server answers PTR queries for names below its prefix. If the server does not answer these
-/// queries, it fails only the check `rfc6147-5.3.1-ptr`. For all other checks, the verdict is then "not offered".
+/// queries, it fails only the check `rfc6147-5.3.1-ptr`. For all other checks, the verdict is then `NotOffered`
+/// (feature not supported).
 fn is_there(t: &mut Trial<'_>) -> Judged {
     let (asked, reply) = ask(t, &below(t.prefix(), "1.2.3.4"))?;
     if ReverseAnswer::of(&reply, &asked) == ReverseAnswer::None {
