@@ -24,7 +24,7 @@ pub(crate) use tree::Tree;
 
 /// Time for which the load of the CPUs is observed.
 const BUSY: Duration = Duration::from_millis(200);
-/// File name of the second sample of CPU times in the output of a shell.
+/// Name of the file with the second sample of CPU times, in the output of a host's shell.
 const LATER: &str = "/proc/stat.later";
 
 /// Facts about a machine that are published with every result.
@@ -71,10 +71,10 @@ impl Environment {
         &OBSERVED
     }
 
-    /// Returns the facts of [`Environment::observe`], with additional findings about AF_XDP on an interface. AF_XDP is
-    /// tested with a filter that accepts no packets, but the driver may restart its queues. If `looped` names a second
-    /// interface, datagrams are sent from the first to the second interface at full speed for the given time. A cable
-    /// must connect the two interfaces.
+    /// Returns the facts of [`Environment::observe`], with additional findings about AF_XDP on an interface. The test
+    /// of AF_XDP uses a filter that accepts no packets. However, it may make the interface's driver restart the queues.
+    /// If `looped` names a second interface, datagrams are sent from the first to the second interface at full speed
+    /// for the given time. A cable must connect the two interfaces.
     pub fn observe_with_xdp(interface: &str, looped: Option<(&str, Duration)>) -> Environment {
         let mut environment = Environment::observe();
         environment.findings.extend(xdp::findings(interface));

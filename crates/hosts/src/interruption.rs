@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 /// Interval at which [`Interruption::sleep`] checks for a stop request.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Number of times that the user requested a stop. After the first request, the campaign ends in an orderly way. After
-/// the second request, it ends at once. Clones share the same number.
+/// Counter of the user's requests to stop. After the first request, the campaign ends in an orderly way. After the
+/// second request, it ends at once. Clones share the same counter.
 #[derive(Clone, Debug, Default)]
 pub struct Interruption(Arc<AtomicU32>);
 
 impl Interruption {
-    /// Creates the number of stop requests, which is 0 at first.
+    /// Creates a counter of stop requests that starts at 0.
     pub fn new() -> Interruption {
         Interruption::default()
     }

@@ -106,8 +106,8 @@ impl CpuPlacement {
         self.allowed.iter().flat_map(|allowed| allowed.cpus.iter().copied()).collect()
     }
 
-    /// True if the DUT was confined to `cores` CPUs, was configured with `cores` threads, and had
-    /// no lower CPU quota.
+    /// True if the DUT was confined to `cores` CPUs, was configured with `cores` threads, and had no CPU quota below
+    /// `cores` CPUs.
     pub fn is_cores(&self, cores: usize) -> bool {
         self.cores() == Ok(cores)
     }

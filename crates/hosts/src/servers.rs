@@ -144,7 +144,7 @@ kinds! {
     /// Server program that acts as AuthDNS.
     #[derive(Default)]
     Auth for Serve {
-        /// dns64bench, which counts queries.
+        /// AuthDNS of dns64bench, which counts queries.
         #[default]
         Dns64bench => dns64bench::DRIVER,
         /// NLnet Labs NSD.
@@ -159,7 +159,7 @@ kinds! {
 }
 
 impl Auth {
-    /// True for dns64bench, which serves all names without a zone file and counts queries.
+    /// True for the AuthDNS of dns64bench, which serves all names without a zone file and counts queries.
     pub fn is_ours(self) -> bool {
         self == Auth::Dns64bench
     }
@@ -183,8 +183,8 @@ pub fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
 
 /// The Well-Known Prefix (RFC 6052 §2.1).
 const WELL_KNOWN: &str = "64:ff9b::/96";
-/// One prefix of each length in RFC 6052 §2.2, from the documentation range of RFC 9637. The older
-/// documentation range 2001:db8::/32 contains the addresses of names in the checks.
+/// One prefix of each length in RFC 6052 §2.2, from the documentation range of RFC 9637. The older documentation range
+/// 2001:db8::/32 is not used, because it contains the addresses of names in the checks.
 const OWN_PREFIXES: [&str; 6] = [
     "3fff:64::/32",
     "3fff:64:6400::/40",
@@ -193,7 +193,7 @@ const OWN_PREFIXES: [&str; 6] = [
     "3fff:64:64:64::/64",
     "3fff:64:64:64:0:64::/96",
 ];
-/// Prefixes for the configuration that has two prefixes.
+/// The two prefixes of the configuration for conformance checks that need several prefixes.
 const SEVERAL: [&str; 2] = ["3fff:64:64:64:0:64::/96", "3fff:65:65::/48"];
 
 impl Dut {

@@ -9,8 +9,8 @@ use units::grouped;
 
 use crate::environment::finding::{Finding, finding};
 
-/// Returns the AF_XDP findings of an interface: its queues, its queue selection, and a finding for each AF_XDP mode. If
-/// AF_XDP cannot be used, the only finding contains the reason.
+/// Returns the AF_XDP findings of an interface: the number of its queues, how it selects a queue, and a finding for
+/// each AF_XDP mode. If AF_XDP cannot be used, the only finding contains the reason.
 pub(super) fn findings(interface: &str) -> Vec<Finding> {
     let subject = |what: &str| format!("AF_XDP on {interface}: {what}");
     let probed = match xdp::probe(interface) {
@@ -34,8 +34,8 @@ pub(super) fn findings(interface: &str) -> Vec<Finding> {
     all
 }
 
-/// Returns the finding about an AF_XDP attach mode. If the kernel refuses zero-copy mode, the finding contains a hint
-/// for virtio devices, which need a feature for this mode.
+/// Returns the finding about one mode of AF_XDP. If the kernel refuses zero-copy mode, the finding contains a hint: a
+/// virtio device supports this mode only with an additional feature.
 fn attached(subject: &str, mode: AttachMode, tried: &io::Result<()>) -> Finding {
     let Err(error) = tried else { return finding(subject, "works") };
     let is_refused = mode == AttachMode::ZeroCopy && error.kind() == io::ErrorKind::InvalidInput;

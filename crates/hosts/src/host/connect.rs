@@ -144,11 +144,11 @@ fn greeted(
 pub struct SshHost {
     /// Destination for ssh: `[user@]name`, or a name from the user's ssh configuration.
     pub host: String,
-    /// Path of dns64bench on that host. By default, dns64bench is looked up in the host's `PATH`.
+    /// Path of dns64bench on the host. By default, dns64bench is looked up in the host's `PATH`.
     #[serde(default)]
     pub program: Option<PathBuf>,
-    /// True if dns64bench is installed on that host. Only the host of a DUT may lack dns64bench. In
-    /// that case a shell on that host starts the DUT, and only the driver `custom` is supported.
+    /// True if dns64bench is installed on the host. Only the host of a DUT may lack dns64bench. In that case a shell on
+    /// that host starts the DUT, and only the driver `custom` is supported.
     #[serde(default = "yes")]
     pub agent: bool,
 }

@@ -287,8 +287,8 @@ impl Machine {
         }
     }
 
-    /// True if `other` is on the same machine, possibly in another network namespace. False if the
-    /// machine of either host is unknown.
+    /// True if `other` is on the same machine, possibly in a different network namespace. False if the machine of
+    /// either host is unknown.
     pub fn is_same_as(&self, other: &Machine) -> bool {
         let id = &self.greeting.boot_id;
         !id.is_empty() && *id == other.greeting.boot_id

@@ -48,7 +48,7 @@ pub(crate) enum Request {
         words: Vec<String>,
         /// CPUs on which the command may run. If the list is empty, the command may run on any CPU.
         cpus: Vec<usize>,
-        /// File for the command's standard error. It also receives standard output if no separate file is given for it.
+        /// File for the command's standard error. It also receives standard output if `output` is `None`.
         log: PathBuf,
         /// File for the command's standard output. If it is `None`, standard output goes to `log`.
         output: Option<PathBuf>,
@@ -165,7 +165,7 @@ pub struct Ended {
     pub success: bool,
     /// Exit status; absent if a signal ended the process.
     pub status: Option<i32>,
-    /// Description for messages, with the exit status or the signal.
+    /// Description of the process's end for messages, with the exit status or the signal.
     pub how: String,
 }
 

@@ -56,7 +56,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Returns the configuration for a variant. `anchors` contains the trust anchors of the signed zones.
+    /// Returns the additional configuration of a DUT for one variant of the conformance checks. `anchors` contains the
+    /// trust anchors of the signed zones.
     pub fn for_variant(variant: &Variant, anchors: &[String]) -> Checked {
         let validates = *variant != Variant::NoValidation;
         Checked {
@@ -161,9 +162,9 @@ pub(crate) enum ThreadOption {
 /// Condition under which a server counts as ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// The server answers a query that is sent to its listen address.
+    /// The server is ready when it answers a query that is sent to its listen address.
     Answers,
-    /// The server's status socket reports counters.
+    /// The server is ready when its status socket returns counters.
     Status,
 }
 

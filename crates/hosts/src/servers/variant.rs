@@ -24,18 +24,18 @@ pub enum Variant {
     Prefixes(Vec<Prefix>),
     /// Validation is off, although the server supports it.
     NoValidation,
-    /// The DUT excludes the range [`EXCLUDED`].
+    /// The DUT ignores AAAA records with addresses in the range [`EXCLUDED`] (RFC 6147 §5.1.4).
     Excluding,
 }
 
 impl Variant {
-    /// True for the usual configuration, which serde omits.
+    /// True for the usual configuration, which is omitted from JSON.
     pub fn is_usual(&self) -> bool {
         *self == Variant::Usual
     }
 
-    /// Returns the aspect in which this variant differs from the usual variant, or `None` for the
-    /// usual variant. Checks that depend on the aspect are repeated with this variant.
+    /// Returns the aspect in which this configuration differs from the usual one, or `None` for the usual
+    /// configuration. Checks that depend on the aspect are repeated with this configuration.
     pub fn aspect(&self) -> Option<Aspect> {
         match self {
             Variant::Usual => None,
@@ -45,7 +45,7 @@ impl Variant {
         }
     }
 
-    /// Returns the configured prefixes for a plan with the prefix `usual`.
+    /// Returns the DNS64 prefixes of this configuration. `usual` is the prefix in the plan.
     pub fn prefixes(&self, usual: Prefix) -> Vec<Prefix> {
         match self {
             Variant::Prefixes(own) => own.clone(),
@@ -53,7 +53,7 @@ impl Variant {
         }
     }
 
-    /// Returns the additional range of excluded addresses, or `None` if the variant configures no
+    /// Returns the range of IPv6 addresses that the DUT excludes in addition to ::ffff:0:0/96, or `None` if there is no
     /// such range.
     pub fn excluded(&self) -> Option<&'static str> {
         (*self == Variant::Excluding).then_some(EXCLUDED)
