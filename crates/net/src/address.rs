@@ -1,7 +1,7 @@
-//! Addresses with a zone (RFC 4007 §11), as `fe80::1%eth0` and `[fe80::1%eth0]:53`.
+//! Addresses with a zone identifier (RFC 4007 §11), such as `fe80::1%eth0` and `[fe80::1%eth0]:53`.
 //!
-//! A zone is the name or the index of an interface. The interface is looked up when a socket is opened, because it may
-//! appear later, or come back with a different index.
+//! A zone identifier is the name or the index of an interface. The interface is looked up each time a socket is opened.
+//! By then, it may have been created, or replaced by an interface with a different index.
 
 use std::fmt;
 use std::io;
@@ -18,10 +18,10 @@ pub enum BadAddress {
     /// The text is not an IP address, or it lacks a required port.
     #[error("not an IP address")]
     Address,
-    /// The zone is empty or longer than an interface name.
+    /// The zone identifier is not valid, for example because it is empty or longer than an interface name.
     #[error("a zone is the name or the index of an interface, as in fe80::1%eth0")]
     Zone,
-    /// The address has a zone, but is not link-local.
+    /// The address has a zone identifier, but is not link-local.
     #[error("only a link-local address has a zone, as in fe80::1%eth0")]
     NotLinkLocal,
 }
@@ -29,10 +29,10 @@ pub enum BadAddress {
 /// Maximum length of an interface name in octets (IFNAMSIZ without the final 0).
 const LONGEST_ZONE: usize = 15;
 
-/// Name or index of an interface.
+/// Zone identifier of an address: the name or the index of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Zone {
-    /// Name or index in UTF-8, padded with zeros.
+    /// Name or index of the interface in UTF-8, padded with zeros.
     octets: [u8; LONGEST_ZONE],
     len: u8,
 }
@@ -82,7 +82,7 @@ impl fmt::Debug for Zone {
     }
 }
 
-/// IP address of a host, with the zone if it is link-local.
+/// IP address of a host. A link-local address may have a zone identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostAddr {
@@ -96,7 +96,7 @@ impl HostAddr {
         self.ip
     }
 
-    /// True if the address is a link-local IPv6 address without a zone, which a socket cannot use.
+    /// True if the address is a link-local IPv6 address without a zone identifier. A socket cannot use such an address.
     pub fn lacks_zone(&self) -> bool {
         self.zone.is_none() && is_link_local(self.ip)
     }
@@ -149,7 +149,7 @@ impl From<HostAddr> for String {
     }
 }
 
-/// Address and port of a service, with the zone if the address is link-local.
+/// IP address and port of a service. A link-local address may have a zone identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServiceAddr {
@@ -158,7 +158,7 @@ pub struct ServiceAddr {
 }
 
 impl ServiceAddr {
-    /// Creates the address of a service at this port of a host.
+    /// Creates the address of a service from a host and a port.
     pub fn new(host: impl Into<HostAddr>, port: u16) -> ServiceAddr {
         ServiceAddr { host: host.into(), port }
     }
@@ -183,12 +183,14 @@ impl ServiceAddr {
         self.host.ip.is_ipv4()
     }
 
-    /// Returns the address and port without the zone. A socket for a link-local address also needs the zone.
+    /// Returns the address and port without the zone identifier. A socket for a link-local address also needs the zone
+    /// identifier.
     pub fn without_zone(&self) -> SocketAddr {
         SocketAddr::new(self.host.ip, self.port)
     }
 
-    /// Returns the address for a socket, with the current index of the zone's interface.
+    /// Returns the address for a socket. If the address has a zone identifier, the result contains the current index of
+    /// that interface.
     ///
     /// # Errors
     /// Returns an error if there is no such interface. The error message contains its name.

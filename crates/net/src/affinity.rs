@@ -6,7 +6,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use units::CpuId;
 
-/// Returns the CPUs that this process may use, in order.
+/// Returns the numbers of the CPUs that this process may use, in ascending order.
 pub fn allowed_cpus() -> Vec<CpuId> {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return vec![CpuId(0)] };
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(CpuId).collect()
@@ -36,9 +36,9 @@ pub fn pin_to(cpu: CpuId) -> io::Result<()> {
 
 /// The shortest time slice that Linux grants an ordinary thread on request (kernel/sched/syscalls.c), in nanoseconds.
 const SHORT_TIME_SLICE: u64 = 100_000;
-/// Nice value of a thread that must run soon after waking up: the minimum.
+/// Nice value of a thread that must run soon after waking up. It is the lowest possible value.
 const HIGH_PRIORITY_NICE: i32 = -20;
-/// Nice value of a background thread: the maximum.
+/// Nice value of a background thread. It is the highest possible value.
 const BACKGROUND_NICE: i32 = 19;
 
 /// Requests real-time scheduling (SCHED_FIFO, priority 1) for the calling thread. Returns true if the request was
@@ -61,8 +61,8 @@ pub fn set_high_priority() -> bool {
 }
 
 /// Limits the calling thread's time slice to 0.1 ms, after which waiting threads get the CPU. Linux before 6.12 ignores
-/// the limit. Without the limit, threads that share a CPU wait for each other for several milliseconds, the default
-/// slice.
+/// the limit. Without the limit, threads that share a CPU wait for each other for the default time slice of several
+/// milliseconds.
 pub fn use_short_time_slices() {
     // SAFETY: only reads the calling thread's nice value, which is not changed.
     set_time_slice(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) });

@@ -1,4 +1,4 @@
-//! Many datagrams per system call: `recvmmsg` and `sendmmsg`.
+//! Receiving and sending of many datagrams per system call (`recvmmsg`, `sendmmsg`).
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -13,9 +13,9 @@ use crate::socket::Endpoint;
 
 /// Maximum number of datagrams per system call.
 pub const BATCH: usize = 64;
-/// Size, in octets, of the memory for one received message if receive offload is enabled. It holds the largest
-/// datagram. The size is an odd number of cache lines. The beginnings of the messages in a batch, which replies use,
-/// therefore do not compete for the same lines.
+/// Size, in octets, of the memory for one received message if receive offload is enabled. The largest datagram fits
+/// into it. The size is an odd number of cache lines. The beginnings of consecutive messages are therefore stored in
+/// different sets of the CPU cache. Most messages use only the beginning of their memory.
 pub const OFFLOAD_LEN: usize = 1027 * 64;
 /// Size, in octets, of the buffer for ancillary data. A timestamp, a segment size and a destination address need 104
 /// octets.
@@ -25,7 +25,7 @@ const CONTROL_LEN: usize = 128;
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_LEN]);
 
-/// Blocking behaviour of a receive.
+/// Blocking behaviour of a receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Blocks until the first datagram arrives or the socket's timeout expires, then reads all datagrams that have
@@ -53,14 +53,16 @@ pub struct ReceiveBatch {
 // the value may move to another thread.
 unsafe impl Send for ReceiveBatch {}
 
-/// A received datagram, or several datagrams joined by the kernel, borrowed from the batch.
+/// A received datagram, borrowed from its batch. If the kernel has joined several datagrams, the value contains all of
+/// them.
 #[derive(Clone, Copy, Debug)]
 pub struct Datagram<'a> {
     /// Payload. With receive offload, the concatenated payloads of several datagrams.
     pub bytes: &'a [u8],
-    /// If `bytes` contains several datagrams: length of each datagram except the last, which may be shorter.
+    /// If `bytes` contains several datagrams, the length of each of them except the last, which may be shorter;
+    /// otherwise `None`.
     pub segment: Option<usize>,
-    /// Receive time in the kernel (wall clock), if enabled on the socket.
+    /// Wall-clock time at which the kernel received the datagram; `None` if timestamps are not enabled on the socket.
     pub received: Option<Nanos>,
     /// True if the datagram was received by AF_XDP, and the sender left the computation of the checksum to a network
     /// card. This is always the case if several datagrams are sent as one large packet (`UDP_SEGMENT`).
@@ -308,7 +310,7 @@ pub struct Turn {
     pub refused: usize,
 }
 
-/// Receives a batch of queries and sends a batch of replies.
+/// Memory for receiving a batch of queries and sending a batch of replies.
 pub struct ServerBatch {
     queries: ReceiveBatch,
     reply_len: usize,
@@ -335,8 +337,8 @@ impl ServerBatch {
         }
     }
 
-    /// Receives queries and sends replies, each from the address that its query was sent to. `answer` writes the reply
-    /// to a query and returns the reply's length, or 0 for no reply.
+    /// Receives a batch of queries and sends the replies. Each reply is sent from the destination address of its query.
+    /// `answer` writes the reply to a query and returns the reply's length, or 0 for no reply.
     ///
     /// # Panics
     /// Panics if `answer` returns more than the length of its slice.
@@ -405,13 +407,13 @@ impl ServerBatch {
     }
 }
 
-/// The source of a query, decoded only on request.
+/// Source address and port of a query. [`Source::address`] decodes the address structure of the kernel.
 #[derive(Clone, Copy)]
 pub struct Source<'a>(Origin<'a>);
 
 #[derive(Clone, Copy)]
 enum Origin<'a> {
-    /// Address as written by the kernel for the datagram with this index.
+    /// Address structure that the kernel wrote for the datagram with this index in the batch.
     Of(&'a ReceiveBatch, usize),
     Known(SocketAddr),
 }

@@ -1,5 +1,5 @@
-//! The monotonic clock for measuring. The wall clock is used only for labels, kernel timestamps, and a common start
-//! with other hosts.
+//! Clocks. Durations are measured with the monotonic clock. The wall clock is used only for labels, kernel timestamps,
+//! and a common start with other hosts.
 
 use std::io;
 
@@ -120,7 +120,7 @@ impl ClockError {
         Ok(ClockError::of(status, &state))
     }
 
-    /// Returns the error bounds that adjtimex(2) reports in its return value and its structure.
+    /// Returns the error bounds, derived from the return value and the structure of adjtimex(2).
     fn of(status: libc::c_int, state: &libc::timex) -> ClockError {
         let has = |bit| state.status & bit != 0;
         // Programs without an estimate write 0 for both errors, and the kernel then increases the maximum error in
@@ -148,7 +148,7 @@ impl ClockError {
     }
 }
 
-/// Readings of the monotonic clock and of another clock, taken in quick succession.
+/// Readings of the monotonic clock and of a second clock, taken in quick succession.
 struct Reading {
     monotonic: Nanos,
     other: Nanos,
@@ -157,9 +157,9 @@ struct Reading {
 }
 
 impl Reading {
-    /// Reads `clock`, and directly afterwards the monotonic clock. If the thread was interrupted between the two, the
-    /// reading is repeated, up to five readings in total. Returns the pair with the shortest time between its two
-    /// readings.
+    /// Reads `clock`, and directly afterwards the monotonic clock. If more than 1 µs passed between the two, for
+    /// example because the thread was interrupted, both clocks are read again, up to five times in total. Returns the
+    /// pair with the shortest time between its two readings.
     #[inline]
     fn of(clock: libc::clockid_t) -> Reading {
         let once = || {
@@ -241,8 +241,9 @@ impl ClockPair {
         Nanos(self.wall.0.saturating_sub(self.monotonic.0.saturating_sub(monotonic.0)))
     }
 
-    /// Returns the step of the wall clock between this sample and `later`, in nanoseconds; negative for a step back.
-    /// Slewing changes the speed of both clocks equally, so only a step changes the difference between the clocks.
+    /// Returns by how many nanoseconds the wall clock was stepped between this sample and `later`. The result is
+    /// negative for a step back. Slewing changes the speed of both clocks equally, so only a step changes the
+    /// difference between the clocks.
     pub fn step_until(self, later: ClockPair) -> i64 {
         let ahead = |pair: ClockPair| pair.wall.0.wrapping_sub(pair.monotonic.0);
         ahead(later).wrapping_sub(ahead(self)) as i64

@@ -38,7 +38,7 @@ pub struct CpuUse {
     pub interrupts: f64,
     /// Time during which a hypervisor withheld the CPU.
     pub stolen: f64,
-    /// All time, including idle time.
+    /// Total time, including idle time.
     pub total: f64,
 }
 
@@ -50,9 +50,9 @@ const TICKS: f64 = 100.0;
 pub struct Stolen {
     /// Percentage of steal time, averaged over all CPUs.
     pub all_pct: f64,
-    /// Percentage of steal time on the most affected CPU.
+    /// Percentage of steal time on the CPU with the highest percentage.
     pub worst_cpu_pct: f64,
-    /// Number of the most affected CPU.
+    /// Number of the CPU with the highest percentage of steal time.
     pub worst_cpu: usize,
 }
 
@@ -89,8 +89,8 @@ impl CpuTimes {
         Stolen { all_pct, worst_cpu_pct, worst_cpu }
     }
 
-    /// Returns how the CPU time of `cpus` has been used since the reading `before`. Returns `None` if one of the CPUs
-    /// is missing in either reading.
+    /// Returns the CPU time that `cpus` have spent since the reading `before`, by kind of use. Returns `None` if one of
+    /// the CPUs is missing in either reading.
     pub fn used_since(&self, before: &CpuTimes, cpus: &BTreeSet<usize>) -> Option<CpuUse> {
         let mut used = CpuUse::default();
         for cpu in cpus {
@@ -112,8 +112,8 @@ impl CpuTimes {
         self.stolen_since(&none)
     }
 
-    /// Returns the percentage of CPU time since `before` that was neither idle nor spent waiting for a disk, over all
-    /// CPUs.
+    /// Returns the percentage of all CPUs' time since `before` in which they were busy. Time spent idle or waiting for
+    /// a disk does not count.
     pub fn busy_since(&self, before: &CpuTimes) -> f64 {
         let ticks = self.all.since(&before.all);
         share(ticks.total - ticks.idle.min(ticks.total), ticks.total)

@@ -2,11 +2,12 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Limit that is assumed if the actual limit cannot be read. Most shells set this limit.
+/// Limit that is assumed if the actual limit cannot be read. It is the limit that most shells set.
 const USUAL: u64 = 1_024;
 
-/// Raises this process's limit as far as permitted and returns the resulting limit. One socket per client, or per
-/// upstream and worker, exceeds the 1 024 that a shell allows.
+/// Raises this process's limit on open files and sockets as far as permitted, and returns the resulting limit. A tester
+/// needs one socket per client, and a server needs one per upstream and worker. Both can need more than the usual limit
+/// of 1 024.
 pub fn raise_limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(USUAL, |(now, most)| {
         if setrlimit(Resource::RLIMIT_NOFILE, most, most).is_ok() { most } else { now }

@@ -1,4 +1,4 @@
-//! Packets lost in this host on the way from or to the tester: counters of interfaces and of UDP.
+//! Counters of interfaces and of UDP, which show packet loss within this host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,20 +9,21 @@ use crate::ethtool::driver;
 /// Counters of one network interface since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
-    /// Packets that the interface has received.
+    /// Number of packets that the interface has received.
     pub received: u64,
-    /// Packets that arrived and were lost in this host, because a backlog or a ring was full, or for lack of memory.
+    /// Number of packets that arrived but were lost in this host, because a backlog or a ring was full, or because
+    /// memory was lacking.
     pub receive_drops: u64,
-    /// Packets lost in this host before they were sent.
+    /// Number of packets that were lost in this host before they were sent.
     pub send_drops: u64,
 }
 
 /// Path of packets from this host to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketPath {
-    /// Packets from sockets pass through the network stack.
+    /// Packets are sent by ordinary sockets and pass through the kernel's network stack.
     Sockets,
-    /// Packets are sent by AF_XDP.
+    /// Packets are sent by AF_XDP and bypass the kernel's network stack.
     Xdp,
 }
 
@@ -44,9 +45,9 @@ pub fn interface_counters(interface: &str, path: PacketPath) -> io::Result<Inter
 
 impl InterfaceCounters {
     /// Subtracts the losses that [`UdpErrors::no_room_to_send`] also counts. A veth interface counts a "send drop" if
-    /// its peer has no room for a packet. If the packet is from a socket, the driver also reports the loss to the
-    /// stack, which counts it again. If the packet is from AF_XDP, only the interface counts the loss, and nothing is
-    /// subtracted.
+    /// the queue of its peer is full. If the packet is from an ordinary socket, the driver also reports the loss to the
+    /// network stack, and the network stack counts it again. If the packet is from AF_XDP, only the interface counts
+    /// the loss, and nothing is subtracted.
     fn as_lost(self, is_veth: bool, path: PacketPath) -> InterfaceCounters {
         if is_veth && path == PacketPath::Sockets {
             InterfaceCounters { send_drops: 0, ..self }
@@ -73,13 +74,15 @@ fn parse_proc_net_dev(text: &str) -> BTreeMap<String, InterfaceCounters> {
         .collect()
 }
 
-/// UDP counters of a network namespace since its creation, over all sockets. Each counter is the sum for IPv4 and IPv6.
+/// UDP counters of a network namespace since its creation. Each counter is the total of all sockets, over IPv4 and
+/// IPv6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpErrors {
-    /// Datagrams lost while sending because there was no room (Linux: SndbufErrors; no counterpart in RFC 4113). The
-    /// count includes packets dropped by a queueing discipline. The sending program is not informed of the loss.
+    /// Number of datagrams that were lost while sending because a buffer or queue was full (SndbufErrors in Linux). RFC
+    /// 4113 has no such counter. The number includes packets dropped by a queueing discipline. The sending program is
+    /// not informed of the loss.
     pub no_room_to_send: u64,
-    /// Datagrams received with a wrong checksum (InCsumErrors).
+    /// Number of datagrams received with a wrong checksum (InCsumErrors).
     pub wrong_checksum: u64,
 }
 

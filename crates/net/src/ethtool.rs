@@ -42,7 +42,7 @@ pub struct Interface {
     pub coalescing: Option<Coalescing>,
 }
 
-/// A driver (ETHTOOL_GDRVINFO).
+/// Driver of a network interface (ETHTOOL_GDRVINFO).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Driver {
     /// Name of the driver, for example `virtio_net`.
@@ -116,15 +116,15 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 /// Selection of the receive queue for a UDP datagram. Settings that the driver does not report are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
-    /// Fields of IPv4 datagrams that the hash covers.
+    /// Fields of an IPv4 datagram that select the receive queue.
     pub over_ipv4: Option<HashedFields>,
-    /// Fields of IPv6 datagrams that the hash covers.
+    /// Fields of an IPv6 datagram that select the receive queue.
     pub over_ipv6: Option<HashedFields>,
-    /// True if user-defined rules (ntuple filters) can select the queue.
+    /// True if user-defined rules (ntuple filters) can select the receive queue.
     pub by_rules: Option<bool>,
 }
 
-/// Fields of a datagram that select a queue (ETHTOOL_GRXFH).
+/// Fields of a datagram from which an interface computes the number of the receive queue (ETHTOOL_GRXFH).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashedFields {
     /// Neither addresses nor ports: all datagrams use one queue.
@@ -155,7 +155,7 @@ pub fn steering(interface: &str) -> Steering {
     }
 }
 
-/// Constants for kinds of flows and for fields of datagrams (linux/ethtool.h).
+/// Constants for kinds of flows and for fields of datagrams, from linux/ethtool.h.
 const UDP_V4_FLOW: u32 = 0x02;
 const UDP_V6_FLOW: u32 = 0x06;
 const RXH_ADDRESSES: u64 = 1 << 4 | 1 << 5;
@@ -168,7 +168,7 @@ pub fn driver(interface: &str) -> Option<Driver> {
 }
 
 /// Returns true if the interface has a link at this moment, or `None` if its driver does not report the link state
-/// (ETHTOOL_GLINK). The flag `IFF_RUNNING` follows up to a second later.
+/// (ETHTOOL_GLINK). The kernel updates the flag `IFF_RUNNING` with a delay of up to one second.
 pub fn has_link(interface: &str) -> Option<bool> {
     flag(&Device::open(interface)?, ETHTOOL_GLINK)
 }

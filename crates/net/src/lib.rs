@@ -1,5 +1,5 @@
-//! Batched UDP I/O, clocks, pinning and drop counters: everything that needs the kernel, and the only crate with
-//! `unsafe`.
+//! All functions that call the kernel directly: batched UDP I/O, clocks, CPU pinning and drop counters. This is the
+//! only crate with `unsafe`.
 //!
 //! ```text
 //! clock ─ sleep_until ─► socket::Endpoint ── send / send_segmented ──► wire
@@ -12,7 +12,7 @@
 //! router: router advertisements of a link                 descriptors: limit of open sockets
 //! ethtool: properties of an interface                     cpu_time: CPU time by use, time stolen by a hypervisor
 //! interfaces: addresses of each interface                 status: Unix sockets that report a program's state
-//! address: addresses with a zone, whose interface is looked up when a socket is opened
+//! address: addresses with a zone identifier, whose interface is looked up when a socket is opened
 //! allocator: arenas of the C library
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]

@@ -51,15 +51,16 @@ pub struct NextHop {
 /// State of a neighbour's link-layer address in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reachability {
-    /// The address is known, or not needed: packets leave at once.
+    /// The link-layer address is known, or no link-layer address is needed. Packets leave at once.
     Known,
-    /// Resolution is in progress or has failed: packets wait in a short queue, or are dropped.
+    /// Address resolution is in progress or has failed. Packets wait in a short queue, or are dropped.
     Unresolved,
-    /// There is no entry: the next packet starts resolution.
+    /// The kernel has no entry for the neighbour. The next packet to the neighbour starts address resolution.
     Absent,
 }
 
-/// A next hop with a link-layer address that is known, or not needed: packets leave at once.
+/// A next hop to which packets leave at once, because its link-layer address is known or no link-layer address is
+/// needed.
 #[derive(Clone, Debug)]
 pub struct ResolvedHop(NextHop);
 
@@ -72,7 +73,7 @@ pub enum Unresolved {
     Silent {
         /// The next hop that does not answer.
         hop: NextHop,
-        /// Error returned by the kernel, or `TimedOut` if there was none.
+        /// Error returned by the kernel, or `TimedOut` if the kernel returned no error.
         source: io::Error,
     },
 }
@@ -146,8 +147,8 @@ impl NextHop {
         })
     }
 
-    /// Makes the kernel resolve the link-layer address, if the address is needed and unknown. For this purpose, empty
-    /// datagrams are sent to `server`'s discard port for up to `limit`. Needs no privilege.
+    /// Makes the kernel resolve the next hop's link-layer address, if this address is needed and unknown. For this
+    /// purpose, empty datagrams are sent to the discard port of `server` for up to `limit`. No privilege is needed.
     ///
     /// # Errors
     /// Returns `TimedOut` if the neighbour does not answer, or any error from the kernel.
@@ -175,8 +176,9 @@ impl NextHop {
         Ok(())
     }
 
-    /// Returns the two Ethernet addresses of a frame to the next hop, in wire order: that of the next hop, then that of
-    /// the interface. Returns `None` if no addresses are needed, or if the next hop's address is unknown.
+    /// Returns the two Ethernet addresses of a frame to the next hop in wire order: first the address of the next hop,
+    /// then the address of the interface. Returns `None` if no link-layer address is needed, or if the address of the
+    /// next hop is unknown.
     ///
     /// # Errors
     /// Returns an error if the kernel does not answer, or the interface is gone.
@@ -209,7 +211,7 @@ pub fn all_discards() -> Option<u64> {
     Some(discards_in(ARP_CACHE)? + discards_in(NDISC_CACHE).unwrap_or(0))
 }
 
-/// Names of the kernel's neighbour statistics, by address family.
+/// Names of the files with the kernel's neighbour statistics, for IPv4 and for IPv6.
 const ARP_CACHE: &str = "arp_cache";
 const NDISC_CACHE: &str = "ndisc_cache";
 
@@ -235,7 +237,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches a next hop in the calling thread's network namespace.
+    /// Opens a netlink socket for reading the state of `next_hop`, in the calling thread's network namespace.
     ///
     /// # Errors
     /// Returns an error if no netlink socket can be opened.
@@ -247,7 +249,7 @@ impl Watch {
     /// microseconds.
     ///
     /// # Errors
-    /// Returns an error if the kernel does not answer (before Linux 5.0), or the interface is gone.
+    /// Returns an error if the kernel does not support the request (before Linux 5.0), or the interface is gone.
     pub fn sample(&mut self) -> io::Result<Reachability> {
         if !self.next_hop.needs_address {
             return Ok(Reachability::Known);

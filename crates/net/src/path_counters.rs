@@ -1,4 +1,4 @@
-//! Counters of the packet path to a next hop, read at one moment.
+//! Counters of lost packets on the path through this host to a next hop.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use crate::drops::{InterfaceCounters, PacketPath, UdpErrors, interface_counters,
 use crate::neighbour::NextHop;
 use crate::queueing::{Queueing, discipline};
 
-/// All counters of the path through this host, read at one moment.
+/// All counters of the path through this host, read at nearly the same time.
 pub struct PathCounters {
     /// Counters of the interface.
     pub interface: InterfaceCounters,
@@ -23,7 +23,7 @@ impl PathCounters {
     /// Reads the counters.
     ///
     /// # Errors
-    /// Returns an error if the interface's or UDP's counters cannot be read.
+    /// Returns an error if the counters of the interface or of UDP cannot be read.
     pub fn new(hop: &NextHop, path: PacketPath) -> io::Result<PathCounters> {
         Ok(PathCounters {
             interface: interface_counters(&hop.interface, path)?,

@@ -1,4 +1,4 @@
-//! The two addresses of a datagram: peer and local address.
+//! The two addresses of a datagram: the peer's address and the local address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 pub struct Peer {
     /// Address and port of the peer.
     pub address: SocketAddr,
-    /// Local destination address if the socket is bound to a wildcard. The reply must be sent from this address.
+    /// Destination address of the received datagram if the socket is bound to a wildcard address, otherwise `None`. The
+    /// reply must be sent from this address.
     pub local: Option<IpAddr>,
 }

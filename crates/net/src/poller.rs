@@ -23,7 +23,7 @@ impl Poller {
         Ok(Poller { epoll, events: vec![EpollEvent::empty(); capacity.max(1)] })
     }
 
-    /// Watches a socket or an [`Alarm`] until it is closed, and reports it as `token`.
+    /// Watches a socket or an [`Alarm`] until it is closed. While it is readable, [`Poller::wait`] returns `token`.
     ///
     /// # Errors
     /// Returns an error if `watched` is already watched, or the kernel is out of memory.
@@ -41,8 +41,9 @@ impl Poller {
         self.epoll.delete(watched).map_err(Into::into)
     }
 
-    /// Watches a stream until it is closed. The stream is reported as `token` whenever it becomes connected, readable
-    /// or writable (edge-triggered). The caller must read and write until the stream would block.
+    /// Watches a stream socket until it is closed. Each time that it becomes connected, readable or writable
+    /// (edge-triggered), [`Poller::wait`] returns `token`. The caller must then read and write until the socket would
+    /// block.
     ///
     /// # Errors
     /// Returns the same errors as [`Poller::add`].
@@ -54,7 +55,8 @@ impl Poller {
         self.epoll.add(watched, EpollEvent::new(both, token as u64)).map_err(Into::into)
     }
 
-    /// Returns the tokens of readable sockets, or no tokens if `timeout` passes first. A signal counts as a timeout.
+    /// Waits until a watched socket or alarm is ready, and returns the tokens of those that are ready. Returns no
+    /// tokens after `timeout` or after a signal.
     ///
     /// # Errors
     /// Returns any error from epoll_wait(2) except `EINTR`.
@@ -70,13 +72,13 @@ impl Poller {
     }
 }
 
-/// Wakes a thread that waits in a [`Poller`] (eventfd).
+/// Event that wakes a thread which waits in a [`Poller`] (eventfd).
 pub struct Alarm {
     event: EventFd,
 }
 
 impl Alarm {
-    /// Creates an alarm that is not ringing.
+    /// Creates an alarm that is not raised.
     ///
     /// # Errors
     /// Returns an error if the process has no file descriptor left.
@@ -87,13 +89,14 @@ impl Alarm {
 
     /// Wakes the thread that waits for this alarm in its [`Poller`].
     pub fn ring(&self) {
-        // Writing fails only if the counter is full, after 2⁶⁴ − 1 rings; the alarm is then already ringing.
+        // Writing fails only if the counter is full, after 2⁶⁴ − 1 calls. The alarm is then already raised.
         let _ = self.event.write(1);
     }
 
-    /// Resets the alarm. The caller must reset the alarm before checking the cause, so that no later ring is missed.
+    /// Resets the alarm. A woken thread must reset the alarm before it looks for its new work. Otherwise it could miss
+    /// an alarm that is raised in between.
     pub fn reset(&self) {
-        // An error means that the alarm was not ringing.
+        // An error means that the alarm was not raised.
         let _ = self.event.read();
     }
 }

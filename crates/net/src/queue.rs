@@ -11,10 +11,10 @@ use crate::control::{CONTROL_LEN, Control, write_address, write_control};
 use crate::peer::Peer;
 use crate::socket::Endpoint;
 
-/// Maximum number of datagrams per flush.
+/// Maximum number of datagrams in a queue.
 const ROOM: usize = 64;
-/// The kernel segments at most 64 datagrams (UDP_MAX_SEGMENTS of older kernels) and 65 535 octets including headers per
-/// call.
+/// Limits on the datagrams that are sent as one large packet. The kernel accepts at most 64 datagrams (UDP_MAX_SEGMENTS
+/// of older kernels) and 65 535 octets including headers.
 const MAX_SEGMENTS: usize = 64;
 const MAX_SEGMENTED: usize = 65_000;
 
@@ -45,7 +45,7 @@ pub struct SendQueue {
     headers: Box<[mmsghdr]>,
     addresses: Box<[sockaddr_storage]>,
     controls: Box<[Control]>,
-    /// For each header, the number of datagrams that it describes.
+    /// For each message header, the number of datagrams in this message.
     carried: [usize; ROOM],
     /// True if datagrams are sent with segmentation. It becomes false when a send attempt shows that the kernel or the
     /// interface does not support segmentation.
@@ -80,7 +80,7 @@ impl SendQueue {
         }
     }
 
-    /// Creates an empty queue for datagrams that pass through the network stack one by one.
+    /// Creates an empty queue that never sends several datagrams as one large packet.
     pub fn without_offload() -> SendQueue {
         SendQueue { segments: false, ..SendQueue::new() }
     }
@@ -90,13 +90,13 @@ impl SendQueue {
         self.queued.is_empty()
     }
 
-    /// True if a flush is needed before the next datagram.
+    /// True if the queue must be flushed before a further datagram is added.
     pub fn is_full(&self) -> bool {
         self.queued.len() >= ROOM
     }
 
-    /// Queues the datagram that `write` appends. It will be sent to `peer`, or to the connected peer if `peer` is
-    /// `None`. Queues nothing if `write` appends nothing.
+    /// Queues one datagram for `peer`, or for the connected peer if `peer` is `None`. `write` appends the payload of
+    /// the datagram to a buffer. If `write` appends nothing, no datagram is queued.
     ///
     /// # Panics
     /// Panics if the queue is full.
@@ -175,7 +175,7 @@ impl SendQueue {
         flushed
     }
 
-    /// Writes headers that describe the queued datagrams, and returns the number of headers.
+    /// Writes the message headers for the queued datagrams, and returns the number of headers.
     fn prepare(&mut self) -> usize {
         let (mut messages, mut at) = (0, 0);
         while at < self.queued.len() {

@@ -1,4 +1,5 @@
-//! Queueing disciplines between the sockets and each interface: dropped packets, and waiting times of packets.
+//! Counters of the queueing disciplines between the sockets and each interface. They show which packets are dropped,
+//! and how long packets wait.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,17 +19,19 @@ pub struct Queueing {
     pub interface: String,
     /// Kind as shown by tc(8): `noqueue`, `fq_codel`, `tbf` …
     pub kind: String,
-    /// Packets dropped by the discipline and its child disciplines since it was installed. The kernel's counter has 32
-    /// bits. A datagram with segments (`UDP_SEGMENT`) is one packet here.
+    /// Number of packets dropped by the discipline and its child disciplines since it was installed. The kernel's
+    /// counter has 32 bits. Several datagrams that are sent as one large packet (`UDP_SEGMENT`) count as one packet
+    /// here.
     pub drops: u32,
-    /// Octets sent since the discipline was installed.
+    /// Number of octets that have left the discipline since it was installed.
     pub left: u64,
-    /// Packets sent since the discipline was installed. Each segment counts as a packet. The kernel's counter has 32
-    /// bits.
+    /// Number of packets that have left the discipline since it was installed. Each datagram counts as one packet, even
+    /// if several datagrams are sent as one large packet. The kernel's counter has 32 bits.
     pub packets: u32,
     /// Number of octets that wait in the discipline.
     pub backlog: u32,
-    /// Number of packets that wait in the discipline. A datagram with segments counts as one packet here.
+    /// Number of packets that wait in the discipline. Several datagrams that are sent as one large packet count as one
+    /// packet here.
     pub waiting: u32,
 }
 
@@ -43,7 +46,7 @@ impl Queueing {
 pub struct Disciplines(Routing);
 
 impl Disciplines {
-    /// Opens the socket in the calling thread's network namespace.
+    /// Opens the netlink socket in the calling thread's network namespace.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses a netlink socket.
@@ -142,20 +145,21 @@ fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
 ///         have left           wait
 /// ```
 ///
-/// An octet that had arrived by one sample and had not left by a later sample has waited at least for the time between
-/// the two samples.
+/// Suppose that an octet had arrived when one sample was taken, and had not left when a later sample was taken. The
+/// octet has then waited at least for the time between the two samples.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// Last sample: its time, and the octets and packets that had left by then.
+    /// The last sample: its time, and the numbers of octets and packets that had left the discipline by that time.
     last: Option<(Nanos, u64, u32)>,
-    /// Samples with octets that still wait in the discipline. Each sample contains the total number of octets that had
-    /// arrived, and the time.
+    /// Earlier samples, each with the total number of octets that had arrived and the time. Some of these octets still
+    /// wait in the discipline.
     samples: VecDeque<(u64, Nanos)>,
 }
 
 impl Waiting {
-    /// Adds a sample of the counters at `now`. Calls `waited` with a time and the number of packets that waited for at
-    /// least that time and have left since the last sample. The number is estimated from the octets (see `share_of`).
+    /// Adds a sample of the counters at the time `now`. Considers the packets that have left since the last sample, and
+    /// calls `waited` for groups of them. The arguments are a lower bound for their waiting time and the number of
+    /// packets in the group. The number is estimated from the octets (see `share_of`).
     pub fn sample(&mut self, now: Nanos, queue: &Queueing, mut waited: impl FnMut(Nanos, u64)) {
         let last = self.last.replace((now, queue.left, queue.packets));
         let arrived = queue.left + u64::from(queue.backlog);
@@ -186,8 +190,8 @@ impl Waiting {
         }
     }
 
-    /// Returns the minimum time that the first packet in the queue had waited when the last sample was taken; zero if
-    /// the queue was then empty.
+    /// Returns a lower bound for the time that the first packet in the queue had waited when the last sample was taken.
+    /// Returns zero if the queue was empty at that time.
     pub fn oldest(&self) -> Nanos {
         let first = self.samples.front().zip(self.last);
         first.map_or(Nanos(0), |(&(_, at), (looked, ..))| looked.since(at))

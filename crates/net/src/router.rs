@@ -1,4 +1,4 @@
-//! Router advertisements of a link, received on a raw ICMPv6 socket with a type filter.
+//! Router advertisements of a link. They are received on a raw ICMPv6 socket that filters messages by type.
 
 use std::io::{self, IoSliceMut};
 use std::mem::size_of;
@@ -13,9 +13,9 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 /// ICMPv6 types (RFC 4861 §4.1, §4.2).
 const SOLICITATION: u8 = 133;
 const ADVERTISEMENT: u8 = 134;
-/// The all-routers address of a link.
+/// Link-local multicast address of all routers.
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
-/// Hop limit of neighbour discovery (RFC 4861 §6.1).
+/// Hop limit of neighbour discovery messages (RFC 4861 §6.1).
 const HOP_LIMIT: u32 = 255;
 /// Linux's number for the ICMPv6 type filter option (RFC 3542 §3.2).
 const ICMP6_FILTER: libc::c_int = 1;
@@ -27,7 +27,7 @@ pub struct RouterSocket {
     index: u32,
 }
 
-/// An advertisement; its octets are in the caller's buffer.
+/// A received router advertisement, whose octets are in the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertisement {
     /// Length of the advertisement in octets.
@@ -49,8 +49,9 @@ impl RouterSocket {
         Ok(router)
     }
 
-    /// Opens the socket without binding it to the interface. Messages received before it is bound may be from any link
-    /// and of any type. [`RouterSocket::receive`] discards messages from other links. The caller must check the type.
+    /// Opens the socket without binding it to the interface. Until the socket is bound, messages from any link may
+    /// arrive, and until the filter is set, also messages of any type. [`RouterSocket::receive`] discards messages from
+    /// other links. The caller must check the type.
     fn open_on_all_links(interface: &str) -> io::Result<RouterSocket> {
         let index = if_nametoindex(interface)?;
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;
@@ -112,7 +113,7 @@ impl RouterSocket {
         }
     }
 
-    /// Returns a duplicate of the socket, for an event loop that waits for datagram sockets.
+    /// Returns a duplicate of the socket, for an event loop that accepts only values of the type [`UdpSocket`].
     ///
     /// # Errors
     /// Returns an error if the process has no file descriptor left.
@@ -121,7 +122,7 @@ impl RouterSocket {
     }
 }
 
-/// Passes messages of one type and blocks all others.
+/// Sets the type filter of an ICMPv6 socket. The socket then receives only messages of the type `kind`.
 fn pass_only(socket: &Socket, kind: u8) -> io::Result<()> {
     // A bit that is set blocks the message type with its number.
     let mut filter = [u32::MAX; 8];

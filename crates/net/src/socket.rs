@@ -13,7 +13,8 @@ use crate::control::{CONTROL_LEN, Control, write_address, write_control};
 use crate::neighbour::first_not_local;
 use crate::peer::Peer;
 
-/// Requested socket buffer size; the kernel grants less if `net.core.rmem_max` is lower and the process is not root.
+/// Requested size of socket buffers in octets. If `net.core.rmem_max` is lower and the process is not root, the kernel
+/// grants less.
 pub const REQUESTED_BUFFER: usize = 32 << 20;
 
 /// Reasons why a server cannot listen.
@@ -103,9 +104,9 @@ pub fn bound_to(local: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Binds a socket to an address of this host: an interface's address, or one in a prefix that a route makes local. For
-/// IPv6 addresses in such a prefix the kernel requires `IPV6_FREEBIND`. With that option the kernel accepts any
-/// address. This function therefore checks the routes first.
+/// Binds a socket to an address of this host. The address either belongs to an interface, or is in a prefix that a
+/// route of type `local` makes local. For an IPv6 address in such a prefix, the kernel requires `IPV6_FREEBIND`. With
+/// that option the kernel accepts any address. This function therefore checks the routes first.
 fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     match socket.bind(&SockAddr::from(local)) {
         Err(error)
@@ -120,7 +121,8 @@ fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     }
 }
 
-/// Returns the interface index in an address's zone (RFC 4007 §6); 0 if the address has no zone.
+/// Returns the interface index in the zone identifier of an IPv6 address (RFC 4007 §6). Returns 0 if the address has no
+/// zone identifier.
 pub fn scope_of(address: &SocketAddr) -> u32 {
     match address {
         SocketAddr::V6(address) => address.scope_id(),
@@ -128,7 +130,7 @@ pub fn scope_of(address: &SocketAddr) -> u32 {
     }
 }
 
-/// Returns the wildcard address of `server`'s family with this port; 0 means any port.
+/// Returns the wildcard address in the address family of `server`, with the port `port`. Port 0 stands for any port.
 fn port_of_any(server: SocketAddr, port: u16) -> SocketAddr {
     match server {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], port)),
@@ -136,10 +138,10 @@ fn port_of_any(server: SocketAddr, port: u16) -> SocketAddr {
     }
 }
 
-/// A bound UDP socket with its options set, either connected to one peer or open to all.
+/// A bound UDP socket. It either is connected to one peer, or accepts datagrams from all sources.
 pub struct Endpoint {
     socket: Socket,
-    /// True if received packets carry their destination address.
+    /// True if the kernel reports the destination address of each received datagram.
     reports_destination: bool,
 }
 
@@ -177,9 +179,10 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// Opens a client's source port towards `server` with two sockets. The first is connected and receives from the
-    /// server. The second receives from all other sources. For packets from the server, the kernel prefers the
-    /// connected socket as the better match. Unmatched datagrams are therefore counted without checking each source.
+    /// Opens two sockets on one source port of a client of `server`. The first socket is connected and receives
+    /// datagrams from the server. The second socket receives datagrams from all other sources. Because the kernel
+    /// separates the datagrams in this way, those from other sources can be counted without a check of each source
+    /// address.
     ///
     /// # Errors
     /// Returns an error if there is no route to the server, no port is free, or a nonzero `port` is in use.
@@ -200,10 +203,10 @@ impl Endpoint {
         Ok((connected, unmatched))
     }
 
-    /// Opens a client's source port on all addresses of this host in `server`'s family. [`Endpoint::send_from`] sends
-    /// from any of these addresses, including addresses in prefixes that a route makes local.
-    /// [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) returns the source and destination of received
-    /// datagrams. The socket accepts datagrams from any source.
+    /// Opens a socket on one source port of a client of `server`, and on all addresses of this host in the address
+    /// family of `server`. [`Endpoint::send_from`] sends from any of these addresses, including addresses in prefixes
+    /// that a route makes local. [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) returns the source and
+    /// destination of received datagrams. The socket accepts datagrams from any source.
     ///
     /// # Errors
     /// Returns an error if no port is free, a nonzero `port` is in use, or the kernel lacks `IPV6_FREEBIND` (before
@@ -222,7 +225,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Opens a socket connected to `server`, from a port that the kernel draws at random.
+    /// Opens a socket that is connected to `server`. The kernel selects its source port at random.
     ///
     /// # Errors
     /// Returns an error if there is no route to the server, or no port is free.
@@ -232,7 +235,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Opens a socket connected to `server`. If `local` is given, the socket is bound to it; port 0 means any port.
+    /// Opens a socket connected to `server`. If `local` is given, the socket is bound to this address. Port 0 stands
+    /// for any port.
     ///
     /// # Errors
     /// Returns an error if there is no route to the server, or `local` does not belong to this host or is in use.
@@ -245,7 +249,8 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// Sets the size of both socket buffers to `octets` instead of the maximum.
+    /// Sets the sizes of the receive buffer and the send buffer to `octets`. Without this call, the maximum size is
+    /// requested for both.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses.
@@ -308,15 +313,16 @@ impl Endpoint {
         let _ = self.limit_buffers(REQUESTED_BUFFER);
     }
 
-    /// Sets the size of a socket buffer. Root may exceed the system's limit; other users get at most the limit.
+    /// Sets the size of a socket buffer. Only root may exceed the system's limit on this size. For other users, the
+    /// kernel reduces the size to the limit.
     fn set_buffer(&self, forced: i32, ordinary: i32, octets: usize) -> io::Result<()> {
         let octets = libc::c_int::try_from(octets).unwrap_or(libc::c_int::MAX);
         self.set_option(libc::SOL_SOCKET, forced, octets)
             .or_else(|_| self.set_option(libc::SOL_SOCKET, ordinary, octets))
     }
 
-    /// Returns the size of the receive buffer that the kernel granted. The kernel counts more octets than a packet
-    /// contains (about 768 for a small packet).
+    /// Returns the size of the receive buffer that the kernel granted. In this buffer, a packet counts as more octets
+    /// than it contains: a small packet counts as about 768 octets.
     pub fn receive_buffer(&self) -> usize {
         self.socket.recv_buffer_size().unwrap_or(0)
     }

@@ -17,8 +17,8 @@ pub struct StatusSocket {
 
 impl StatusSocket {
     /// Creates the socket, and replaces a socket that a killed server has left behind. After this call, clients can
-    /// connect, and then wait until the socket is served. A server should create this socket before its network
-    /// sockets, so that its state is available as soon as the server is reachable over the network.
+    /// connect. Their connections wait until [`StatusSocket::serve`] is called. A server should create this socket
+    /// before its network sockets, so that its state is available as soon as the server is reachable over the network.
     ///
     /// # Errors
     /// Returns an error if another server listens on `path`, if `path` is a file but not a socket, or if the system
@@ -38,7 +38,7 @@ impl StatusSocket {
     /// connection.
     ///
     /// # Errors
-    /// Returns an error if the socket cannot be shared, or no thread can be started.
+    /// Returns an error if the socket cannot be duplicated, or no thread can be started.
     pub fn serve(
         &self,
         attend: impl Fn(&UnixStream) -> io::Result<()> + Send + Sync + 'static,

@@ -1,4 +1,5 @@
-//! Counts the UDP datagrams that an interface received for some ports of this host, before the host can drop them.
+//! Counts the UDP datagrams that an interface receives for some ports of this host. They are counted before the host
+//! can drop them.
 //!
 //! ```text
 //! interface ─► packet socket ─► eBPF filter: UDP, to an address of ours, to one of our ports? counter += datagrams; take nothing
@@ -18,7 +19,7 @@ use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-/// A running counter, stopped on drop.
+/// A counter of received datagrams, which stops counting when the value is dropped.
 pub struct Tap {
     _socket: OwnedFd,
     counter: OwnedFd,
@@ -133,8 +134,8 @@ struct NewProgram {
 /// Calls bpf(2).
 ///
 /// # Safety
-/// The pointers in `request` must be valid for `command`. The map or the count in `request` determines how many octets
-/// each pointer must refer to.
+/// The pointers in `request` must be valid for `command`. Each pointer must refer to as many octets as the map or the
+/// count in `request` requires.
 unsafe fn bpf<T>(command: c_int, request: &mut T) -> io::Result<c_int> {
     // SAFETY: `request` is the beginning of a bpf_attr, of the stated size; the caller guarantees the pointers in it.
     let status = unsafe {
@@ -143,7 +144,7 @@ unsafe fn bpf<T>(command: c_int, request: &mut T) -> io::Result<c_int> {
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(status as c_int) }
 }
 
-/// Creates an array of `entries` values of `value_size` octets, all zero.
+/// Creates a BPF array with `entries` values of `value_size` octets each. All values are zero.
 fn new_array(value_size: u32, entries: u32) -> io::Result<OwnedFd> {
     let key_size = size_of::<u32>() as u32;
     let mut request =
@@ -246,14 +247,14 @@ const fn skip_unless(register: u8, value: i32, by: i16) -> Instruction {
 const fn skip_if(register: u8, value: i32, by: i16) -> Instruction {
     instruction(0x16, register, 0, by, value)
 }
-/// Adds a register to the 64 bits that r0 points to, atomically across CPUs.
+/// Adds the value of a register to the 64-bit number at the address in r0, atomically across CPUs.
 const fn add_atomically(from: u8) -> Instruction {
     instruction(0xdb, 0, from, 0, 0)
 }
 /// Looks up an entry of a map: r0 = bpf_map_lookup_elem(r1, r2). The result is a pointer to the entry, or 0.
 const LOOK_UP: Instruction = instruction(0x85, 0, 0, 0, 1);
 const EXIT: Instruction = instruction(0x95, 0, 0, 0, 0);
-/// Placeholder for the offset of a jump to the end, which [`filter`] fills in.
+/// Placeholder in a jump to the end of the program. [`filter`] replaces it by the offset of the jump.
 const LEAVE: i16 = i16::MAX;
 
 /// Offsets of two fields in `struct __sk_buff` (linux/bpf.h): the packet's EtherType in network order, and the number
@@ -264,8 +265,9 @@ const GSO_SEGS: i16 = 164;
 const UDP: i32 = 17;
 
 /// Returns the filter program. In `counter`, the program counts the datagrams to an address in `ours` and a port whose
-/// entry in `wanted` is 1. The program accepts no packet. Register 6 holds the packet (as packet instructions require),
-/// register 7 the number of the packet's datagrams, and register 8 a header's length.
+/// entry in `wanted` is 1. The program accepts no packet. Register 6 contains a pointer to the packet, which the
+/// instructions that load from a packet require. Register 7 contains the number of datagrams in the packet, and
+/// register 8 the length of a header.
 fn filter(ours: IpNet, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> {
     let mut program = vec![
         copy(6, 1),

@@ -1,4 +1,4 @@
-//! The part of the bpf(2) system call that a filter in front of AF_XDP sockets needs.
+//! The functions of the bpf(2) system call that the filter of AF_XDP sockets needs.
 
 use std::ffi::CStr;
 use std::io;
@@ -44,7 +44,7 @@ pub(super) enum Hook {
 }
 
 impl Hook {
-    /// Returns the mode's name as used by ip(8).
+    /// Returns the name that ip(8) uses for this attach point.
     pub(super) fn word(self) -> &'static str {
         match self {
             Hook::Generic => "xdpgeneric",
@@ -60,7 +60,8 @@ impl SocketMap {
     /// Creates a map for `queues` queues.
     ///
     /// # Errors
-    /// Returns any error from bpf(2): `PermissionDenied` without CAP_BPF or CAP_SYS_ADMIN.
+    /// Returns any error from bpf(2). The error is `PermissionDenied` if the process has neither CAP_BPF nor
+    /// CAP_SYS_ADMIN.
     pub(super) fn new(queues: u32) -> io::Result<SocketMap> {
         make_map(XSKMAP, 4, queues, 0).map(SocketMap)
     }
@@ -73,7 +74,8 @@ impl SocketMap {
     /// Inserts the socket of a queue.
     ///
     /// # Errors
-    /// Returns any error from bpf(2): the map has no such queue, or the descriptor is not an AF_XDP socket.
+    /// Returns any error from bpf(2), for example if the map has no such queue, or the descriptor is not an AF_XDP
+    /// socket.
     pub(super) fn insert(&self, queue: u32, socket: RawFd) -> io::Result<()> {
         #[repr(C)]
         struct Attributes {
@@ -100,7 +102,8 @@ impl SocketMap {
 pub(super) struct BitMap(OwnedFd);
 
 impl BitMap {
-    /// Creates a map of `octets` octets, all zero. A process accesses them by mmap(2) of the descriptor.
+    /// Creates a map that contains `octets` octets, all of them zero. A process accesses the octets by mmap(2) of the
+    /// map's descriptor.
     ///
     /// # Errors
     /// Returns the same errors as [`SocketMap::new`].
@@ -135,7 +138,7 @@ fn make_map(map_type: u32, value_size: u32, max_entries: u32, flags: u32) -> io:
     unsafe { descriptor(Command::MapCreate, &mut attributes) }
 }
 
-/// A program accepted by the kernel's verifier.
+/// An XDP program that the kernel's verifier has accepted.
 pub(super) struct Program(OwnedFd);
 
 impl Program {
@@ -158,8 +161,8 @@ impl Program {
     /// when the last descriptor of the link is closed, however the process ends.
     ///
     /// # Errors
-    /// Returns any error from bpf(2): `EBUSY` if the interface already has a program; `EOPNOTSUPP` or `EINVAL` if its
-    /// driver does not support XDP programs.
+    /// Returns any error from bpf(2). The error is `EBUSY` if the interface already has a program, and `EOPNOTSUPP` or
+    /// `EINVAL` if its driver does not support XDP programs.
     pub(super) fn attach(&self, interface: u32, hook: Hook) -> io::Result<Link> {
         #[repr(C)]
         struct Attributes {
@@ -179,7 +182,7 @@ impl Program {
     }
 }
 
-/// A program attached to an interface.
+/// An XDP program attached to an interface.
 pub(super) struct Link(OwnedFd);
 
 impl Drop for Link {
@@ -275,8 +278,8 @@ unsafe fn call<T>(command: Command, attributes: &mut T) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
-/// A filter attached to an interface, with the map of its sockets. The filter is detached when the last queue is
-/// closed.
+/// A filter attached to an interface, with the map of the AF_XDP sockets to which it redirects packets. The filter is
+/// detached when the last queue is closed.
 pub(super) struct Attached {
     pub(super) _link: Link,
     pub(super) sockets: SocketMap,

@@ -6,8 +6,8 @@
 //! Receiver ◄─ receive rings of all queues ◄─ filter (to our addresses and ports) ◄─ server
 //! ```
 //!
-//! Replies arrive on the queue that the device selects, which may differ from the queue of their query. A [`Client`]
-//! therefore reads all queues. A program that also answers queries, with one thread per queue, uses an
+//! The device selects the queue on which a reply arrives, and this queue may differ from the queue of the query. A
+//! [`Client`] therefore reads all queues. A program that also answers queries, with one thread per queue, uses an
 //! [`Exchange`](super::Exchange) per queue.
 
 use super::error::XdpError;
@@ -19,7 +19,7 @@ use super::mode::{AttachMode, Mode};
 use super::queue::Capacity;
 use crate::neighbour::NextHop;
 
-/// An AF_XDP client, which can be split into its sender and its receiver.
+/// A client that sends queries and receives replies by AF_XDP. It can be split into a sender and a receiver.
 pub struct Client {
     attach_mode: AttachMode,
     link: Link,
@@ -28,8 +28,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens the interface of the next hop for sending, and for receiving the datagrams that match `claims`. The next
-    /// hop's link-layer address must be resolved ([`NextHop::resolve`]).
+    /// Opens the interface that leads to the next hop `hop`. The client sends on this interface, and receives the
+    /// datagrams that match `claims`. The next hop's link-layer address must be resolved ([`NextHop::resolve`]).
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -52,8 +52,8 @@ impl Client {
         Ok(Client { attach_mode, link, sender, receiver })
     }
 
-    /// Returns the Ethernet addresses of sent frames: that of the next hop when the client was opened, and that of the
-    /// interface.
+    /// Returns the two Ethernet addresses of sent frames: the address that the next hop had when the client was opened,
+    /// and the address of the interface.
     pub fn link(&self) -> Link {
         self.link
     }

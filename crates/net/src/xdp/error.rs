@@ -20,7 +20,7 @@ pub enum XdpError {
         /// The address that no interface has.
         address: IpAddr,
     },
-    /// Packets to the address do not arrive on the interface.
+    /// The interface does not have the address at which AF_XDP should receive datagrams.
     #[error("{interface} does not have the address {address}")]
     ForeignAddress {
         /// Name of the interface that lacks the address.
@@ -52,7 +52,7 @@ pub enum XdpError {
         /// Error returned by the system.
         source: io::Error,
     },
-    /// The memory for frames exceeds the limit for locked memory.
+    /// The memory that AF_XDP needs for packets exceeds the limit on locked memory.
     #[error(
         "the memory for packets exceeds the limit of locked memory: raise it (ulimit -l; LimitMEMLOCK= of a \
          systemd unit) or give CAP_IPC_LOCK: {source}"
@@ -69,7 +69,7 @@ pub enum XdpError {
         /// Error returned by the system.
         source: io::Error,
     },
-    /// The kernel does not support links of XDP programs.
+    /// The kernel is older than Linux 5.9 and cannot attach XDP programs by BPF links.
     #[error("AF_XDP needs Linux 5.9 or newer, and this is {release}: {source}")]
     TooOld {
         /// Version of the running kernel.
@@ -77,10 +77,10 @@ pub enum XdpError {
         /// Error returned by the system.
         source: io::Error,
     },
-    /// The filter cannot be loaded, or the map of sockets cannot be created.
+    /// The BPF filter cannot be loaded, or the BPF map of the AF_XDP sockets cannot be created.
     #[error("the filter for AF_XDP cannot be loaded: {source}")]
     Filter {
-        /// Error returned by the system, with the verifier's log.
+        /// Error returned by the system, with the log of the kernel's BPF verifier.
         source: io::Error,
     },
     /// There are fewer transmit queues than receive queues. A reply is sent on the transmit queue that has the same

@@ -13,10 +13,10 @@ use super::mode::AttachMode;
 use super::outbox::Outbox;
 use super::queue::{Incoming, Outgoing, Queue};
 
-/// Maximum time for which a sender retries while the kernel has no room for its datagrams.
+/// Maximum time for which a sender retries while the kernel accepts no datagram.
 const SEND_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Sender and receiver of one queue, for a thread that sends both queries and replies on this queue.
+/// Sender and receiver of one queue of an interface, for a thread that sends both queries and replies on this queue.
 pub struct Exchange {
     /// The half that sends datagrams.
     pub sender: Sender,
@@ -34,11 +34,11 @@ impl Exchange {
 /// Sends datagrams by AF_XDP.
 pub struct Sender {
     outgoing: Outgoing,
-    /// Addresses of the free frames.
+    /// Addresses of the free frames for sending.
     free: Vec<u64>,
     /// Total number of frames for sending.
     frames: usize,
-    /// True if the kernel has copied the data when a send call returns.
+    /// True if the kernel copies the data of a datagram during the send call. False in zero-copy mode.
     copies: bool,
 }
 
@@ -51,9 +51,10 @@ impl Sender {
     }
 
     /// Sends one or more datagrams over `link`. Their payloads are contiguous in `payloads`, and each is `length`
-    /// octets long. Both addresses must be of the same family. Returns the number of datagrams at the beginning of
-    /// `payloads` for which there was room. If the kernel copies, each of these datagrams has reached the device, or
-    /// was dropped and counted by the interface. With zero-copy, the datagrams are queued for the device.
+    /// octets long. Both addresses must be of the same family. Returns the number of accepted datagrams: those at the
+    /// beginning of `payloads` for which there was a free frame and ring entry. In zero-copy mode, the accepted
+    /// datagrams wait for the device to send them. In other modes, each of them has reached the device, or was dropped
+    /// and counted by the interface.
     ///
     /// # Errors
     /// Returns an error if the interface is gone, or `TimedOut` if the device accepts no packet for 5 ms. The state of
@@ -81,7 +82,8 @@ impl Sender {
     }
 
     /// Moves the datagrams of the outbox into the transmit ring, to be sent by [`Sender::flush`]. The outbox is empty
-    /// afterwards. Returns the number of datagrams at the end of the outbox that did not fit and were discarded.
+    /// afterwards. If the ring becomes full, the remaining datagrams are discarded. Returns the number of discarded
+    /// datagrams.
     pub fn put(&mut self, outbox: &mut Outbox) -> usize {
         let mut refused = 0;
         for (link, from, to, payload) in outbox.datagrams() {
@@ -94,7 +96,7 @@ impl Sender {
         refused
     }
 
-    /// Puts a datagram into the transmit ring; returns false if there is no room.
+    /// Puts a datagram into the transmit ring. Returns false if there is no free frame or the ring is full.
     #[inline]
     fn place(&mut self, link: &Link, from: SocketAddr, to: SocketAddr, payload: &[u8]) -> bool {
         let Some(address) = self.free_frame() else { return false };
@@ -118,7 +120,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Sends queued datagrams so that their frames become free. Returns false if no frame becomes free within 5 ms.
+    /// Sends the queued datagrams until one of their frames becomes free. Returns false if no frame becomes free within
+    /// 5 ms.
     #[cold]
     fn makes_room(&mut self) -> bool {
         let give_up = Instant::now() + SEND_TIMEOUT;
@@ -149,12 +152,12 @@ impl Sender {
         }
     }
 
-    /// True if the device itself reads the frames when it sends them ([`AttachMode::ZeroCopy`]).
+    /// True if the device reads sent data directly from this process's memory ([`AttachMode::ZeroCopy`]).
     pub fn is_read_by_device(&self) -> bool {
         !self.copies
     }
 
-    /// Collects the frames of sent packets for reuse.
+    /// Adds the frames of packets that have been sent to the free frames.
     fn reap(&mut self) {
         while let Some(address) = self.outgoing.left() {
             self.free.push(address);
@@ -170,7 +173,7 @@ impl Sender {
         self.free.pop()
     }
 
-    /// Retries sending while the kernel has no room.
+    /// Repeats the send call until the kernel has accepted all queued datagrams.
     #[cold]
     fn insist(&mut self) -> io::Result<()> {
         let give_up = Instant::now() + SEND_TIMEOUT;
@@ -193,7 +196,7 @@ pub struct Arrived<'a> {
     pub source: SocketAddr,
     /// Destination address and port of the datagram. The address is one of this host.
     pub destination: SocketAddr,
-    /// Ethernet addresses for a frame back to the sender.
+    /// Ethernet addresses for a reply frame to the sender of the datagram.
     pub link: Link,
     /// Receive time at the filter, on the monotonic clock.
     pub received: Nanos,
@@ -210,7 +213,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Returns the sockets of all queues for polling; a socket is readable if its queue has a packet.
+    /// Returns the sockets of all queues, for use with poll(2) or epoll(7). A socket is readable if its queue has
+    /// received a packet.
     pub fn sockets(&self) -> impl ExactSizeIterator<Item = impl AsFd + '_> {
         self.queues.iter().map(AsFd::as_fd)
     }
@@ -251,7 +255,8 @@ impl Receiver {
         Ok(packets)
     }
 
-    /// Returns the number of packets since opening that matched the filter but were dropped because there was no room.
+    /// Returns the number of packets that matched the filter but were then dropped. The count begins when the queues
+    /// are opened. A packet is dropped if no frame or ring entry of its queue is free.
     ///
     /// # Errors
     /// Returns any error from getsockopt(2). The number of drops is then unknown.
@@ -259,8 +264,9 @@ impl Receiver {
         self.queues.iter().map(Incoming::drops).sum()
     }
 
-    /// Returns the number of packets that were discarded because of a wrong checksum, inconsistent lengths, or this
-    /// host's own address as their source.
+    /// Returns the number of packets that were discarded because they were invalid. A packet is invalid if its checksum
+    /// is wrong, its lengths are inconsistent, or one of its addresses is not allowed, such as this host's own address
+    /// as the source.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
@@ -286,8 +292,9 @@ fn arrived<'a>(
     })
 }
 
-/// Parses a packet as a [`Receiver`] does. `by_cable` is true if the interface is a network card. This function is for
-/// fuzzers, which have no interface.
+/// Parses the packet in the first `length` octets of `frame` in the same way as a [`Receiver`]. `by_cable` is true if
+/// the packet is to be treated like one from a physical network card. This function is for fuzzers, which have no
+/// interface.
 #[doc(hidden)]
 pub fn receive_frame(frame: &[u8], length: usize, by_cable: bool) -> Option<Arrived<'_>> {
     let own = HostAddresses::default().with_partial_checksums(!by_cable);

@@ -6,14 +6,15 @@
 //!              └──────────────────────────┴───────────────────────────────┴──────────────────► the kernel's network stack ◄────────┘
 //! ```
 //!
-//! Only complete UDP datagrams after a plain IP header are taken. The kernel gets all other packets: TCP, ICMP,
-//! neighbour discovery, fragments, packets with VLAN tags, IPv4 options or IPv6 extension headers, and packets for
-//! other programs. Frames that are not addressed to the interface's own Ethernet address also go to the kernel, such as
-//! broadcasts and frames seen in promiscuous mode. Frames from a group address go to the kernel, too. A reply to any of
-//! these frames would have an Ethernet source or destination that does not belong to a single interface.
+//! The filter selects only unfragmented UDP datagrams after an IP header without options or extension headers. The
+//! kernel gets all other packets: TCP, ICMP, neighbour discovery, fragments, packets with VLAN tags, IPv4 options or
+//! IPv6 extension headers, and packets for other programs. Frames that are not addressed to the interface's own
+//! Ethernet address also go to the kernel, such as broadcasts and frames seen in promiscuous mode. Frames whose
+//! Ethernet source is a group address go to the kernel, too. A reply to any of these frames would have an Ethernet
+//! source or destination that does not belong to a single interface.
 //!
-//! The program writes the receive time (`CLOCK_MONOTONIC`) in front of every packet that it takes, as `SO_TIMESTAMPNS`
-//! does for sockets of the stack.
+//! The program writes the receive time (`CLOCK_MONOTONIC`) in front of every packet that it selects. Sockets of the
+//! kernel's network stack get receive times by `SO_TIMESTAMPNS`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,22 +29,22 @@ use super::ports::{OCTETS, PortSet};
 /// Number of octets in front of a packet that contain its receive time.
 pub(super) const STAMP: usize = 8;
 
-/// Destination addresses and ports that a filter claims. Matching datagrams go to the AF_XDP sockets and bypass the
+/// Destination addresses and ports for one filter. Datagrams that match both go to AF_XDP sockets and bypass the
 /// kernel's network stack.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Destination addresses; a single address is a prefix of full length.
+    /// Destination addresses that match. A single address is written as a prefix of full length (/32 or /128).
     pub addresses: IpNet,
-    /// Destination ports that the filter claims.
+    /// Destination ports that match.
     pub ports: Ports,
 }
 
 /// Destination ports of a [`Claim`].
 #[derive(Clone, Debug)]
 pub enum Ports {
-    /// All ports of the range while the interface is open.
+    /// Fixed range of ports.
     Range(RangeInclusive<u16>),
-    /// The ports that are in the set when the packet arrives.
+    /// Set of ports that may change. A packet matches if its port is in the set when the packet arrives.
     Set(Arc<PortSet>),
 }
 
@@ -54,12 +55,12 @@ impl From<RangeInclusive<u16>> for Ports {
 }
 
 impl Claim {
-    /// Creates a claim of one address, which must not be a wildcard.
+    /// Creates a claim for datagrams to one destination address. The address must not be a wildcard.
     pub fn to_address(address: IpAddr, ports: impl Into<Ports>) -> Claim {
         Claim { addresses: address.into(), ports: ports.into() }
     }
 
-    /// Returns the address if the claim covers a single address.
+    /// Returns the destination address if there is only one, otherwise `None`.
     pub(super) fn only_address(&self) -> Option<IpAddr> {
         let is_one = self.addresses.prefix_len() == self.addresses.max_prefix_len();
         is_one.then(|| self.addresses.addr())
@@ -84,19 +85,19 @@ enum Register {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ipv6,
-    /// Start of the code that follows the test for the claim with this index.
+    /// First instruction after the test of one [`Claim`]. The value is the index of the claim.
     Next(usize),
     Take,
     Pass,
 }
 
-/// Action for a packet that matches a claim.
+/// Action of the filter for a packet that matches a [`Claim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchAction {
-    /// Redirects the packet to the AF_XDP socket of its receive queue. The number is the descriptor of the map that
-    /// contains the sockets.
+    /// Redirects the packet to the AF_XDP socket of its receive queue. The value is the file descriptor of the BPF map
+    /// that contains the sockets.
     Redirected(i32),
-    /// The program returns this number, in tests without a socket.
+    /// Ends the filter program with this return value, for tests without a socket.
     #[cfg(test)]
     Returned(i32),
 }
@@ -116,7 +117,7 @@ const QUEUE: i16 = 16;
 const IPV4_HEADERS: i32 = 14 + 20 + 8;
 const IPV6_HEADERS: i32 = 14 + 40 + 8;
 
-/// A program under construction; jumps refer to labels until all offsets are known.
+/// A BPF program under construction. Jumps refer to labels until all offsets are known.
 #[derive(Default)]
 struct Writer {
     program: Vec<Insn>,
@@ -124,8 +125,8 @@ struct Writer {
     labels: BTreeMap<Label, usize>,
 }
 
-/// Returns the filter program for `claims`, on an interface with the Ethernet address `mac`. `taken` is the action for
-/// a matching packet.
+/// Returns the filter program for an interface with the Ethernet address `mac`. A packet that matches one of `claims`
+/// is handled by the action `taken`.
 pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: MatchAction) -> Vec<Insn> {
     use Register::{R0, R1, R2, R3, R4, R5, R6, R7, R8};
     let mut w = Writer::default();
@@ -209,12 +210,12 @@ pub(super) fn program(claims: &[Claim], mac: [u8; 6], taken: MatchAction) -> Vec
     w.finished()
 }
 
-/// Converts a number so that it can be compared with a number loaded from a packet, which is in network order.
+/// Converts a number to network order, so that it can be compared with a number loaded from a packet.
 fn network16(number: u16) -> i32 {
     i32::from(u16::from_ne_bytes(number.to_be_bytes()))
 }
 
-/// Converts four octets for comparison with octets loaded from a packet.
+/// Converts four octets to a number that can be compared with a 32-bit number loaded from a packet.
 fn word(octets: [u8; 4]) -> i32 {
     i32::from_ne_bytes(octets)
 }
@@ -262,7 +263,7 @@ impl Writer {
         self.push(0x77, register, Register::R0, 0, bits);
     }
 
-    /// Shifts `register` by the number of bits that the register `bits` specifies.
+    /// Appends a right shift of `register`. The register `bits` contains the number of bits.
     fn shift_right_by(&mut self, register: Register, bits: Register) {
         self.push(0x7f, register, bits, 0, 0);
     }
@@ -283,12 +284,13 @@ impl Writer {
         self.push(0x7b, at, from, offset, 0);
     }
 
-    /// Appends the bitwise AND of a number with the lower 32 bits of a register. The upper 32 bits become zero.
+    /// Appends an instruction that replaces the lower 32 bits of a register by their bitwise AND with `number`. The
+    /// upper 32 bits become zero.
     fn and(&mut self, to: Register, number: i32) {
         self.push(0x54, to, Register::R0, 0, number);
     }
 
-    /// Converts a 16-bit number between network and host order.
+    /// Appends an instruction that converts the 16-bit number in a register between network and host order.
     fn swap16(&mut self, register: Register) {
         self.push(0xdc, register, Register::R0, 0, 16);
     }
@@ -305,8 +307,8 @@ impl Writer {
         self.jumping(0x05, Register::R0, Register::R0, 0, label);
     }
 
-    /// Appends a jump that is taken if a register equals `number`. Only the lower 32 bits are compared, so that the
-    /// sign of `number` does not matter.
+    /// Appends a jump that is taken if a register equals `number`. Only the lower 32 bits are compared, because a
+    /// negative `number` would be extended to 64 bits.
     fn jump_if_equal(&mut self, register: Register, number: i32, label: Label) {
         self.jumping(0x16, register, Register::R0, number, label);
     }
@@ -315,16 +317,17 @@ impl Writer {
         self.jumping(0x56, register, Register::R0, number, label);
     }
 
-    /// Appends a check that `length` octets from the address in `from` lie before the address in `end`. The verifier
-    /// requires this check. If it fails, the packet goes to the kernel. Overwrites `scratch`.
+    /// Appends a check that the packet has at least `length` octets between the addresses in the registers `from` and
+    /// `end`. The kernel's verifier requires this check. If a packet fails the check, it goes to the kernel. The check
+    /// overwrites the register `scratch`.
     fn need(&mut self, scratch: Register, from: Register, length: i32, end: Register) {
         self.copy(scratch, from);
         self.push(0x07, scratch, Register::R0, 0, length);
         self.jumping(0x2d, scratch, end, 0, Label::Pass);
     }
 
-    /// Appends the test for one [`Claim`]. The packet matches if the octets at `at`, combined with `mask`, equal the
-    /// claimed network, and if the claim includes the port in R7.
+    /// Appends the test of whether a packet matches one [`Claim`]. The packet matches if two conditions hold. The
+    /// octets of its address at `at`, combined with `mask`, equal `network`. Its port, in R7, is one of `ports`.
     fn claimed(&mut self, n: usize, at: i16, network: &[u8], mask: &[u8], ports: &Ports) {
         let words = |octets: &[u8]| -> Vec<i32> {
             let four = octets.chunks_exact(4).map(|four| [four[0], four[1], four[2], four[3]]);
@@ -403,7 +406,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
     use testbed::is_root;
 
-    /// Return value of the tests' programs for a packet that they take.
+    /// Return value of the tests' programs for a packet that matches.
     const TAKEN: i32 = 77;
     /// Destination Ethernet address of the tests' frames.
     const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];

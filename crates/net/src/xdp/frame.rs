@@ -44,13 +44,13 @@ pub(super) struct Datagram {
     pub(super) has_partial_checksum: bool,
 }
 
-/// Facts about an interface. These include the addresses that this host had when the interface was opened. No other
-/// host on the link has these addresses.
+/// Addresses that this host had when an interface was opened, for the validation of packets on this interface. No other
+/// host on the link may use these addresses as a source.
 #[derive(Clone, Debug)]
 pub(super) struct HostAddresses {
     addresses: Arc<[IpAddr]>,
-    /// True if datagrams may arrive with an incomplete checksum, which the sender left to a network card. Senders on
-    /// the same machine do so. Datagrams that arrive over a cable must have a complete checksum.
+    /// True if datagrams may arrive with an incomplete checksum. Senders on the same machine leave the completion of
+    /// the checksum to a network card. Datagrams that arrive over a cable must have a complete checksum.
     leaves_checksums: bool,
 }
 
@@ -63,7 +63,7 @@ impl FromIterator<IpAddr> for HostAddresses {
 }
 
 impl Default for HostAddresses {
-    /// Returns an empty set of host addresses. Incomplete checksums are allowed.
+    /// Returns a value without host addresses that allows datagrams with an incomplete checksum.
     fn default() -> HostAddresses {
         [].into_iter().collect()
     }
@@ -82,10 +82,11 @@ impl HostAddresses {
 }
 
 /// Parses the datagram in a frame. Returns `None` if there is no datagram, its lengths are inconsistent, its checksum
-/// is wrong, or one of its addresses cannot belong to a host on a link. The stack rejects such packets as well.
+/// is wrong, or one of its addresses cannot belong to a host on a link. The kernel's network stack rejects such packets
+/// as well.
 ///
 /// Also returns `None` if the source is one of this host's `own` addresses, because such a source is forged and could
-/// give a client privileges. The stack rejects such packets over IPv4.
+/// give a client privileges. The kernel's network stack rejects such packets only over IPv4.
 pub(super) fn read(frame: &[u8], own: &HostAddresses) -> Option<Datagram> {
     let (source, destination, udp) = match frame.get(12..ETHERNET)? {
         [0x08, 0x00] => read_ipv4(frame)?,
@@ -127,7 +128,7 @@ fn is_host_address(address: IpAddr) -> bool {
         }
 }
 
-/// Source, destination, and position of the UDP header and its payload.
+/// Source address, destination address, and range of octets that contains the UDP header and its payload.
 type Addressed = (IpAddr, IpAddr, Range<usize>);
 
 fn read_ipv4(frame: &[u8]) -> Option<Addressed> {
@@ -163,10 +164,10 @@ fn read_ipv6(frame: &[u8]) -> Option<Addressed> {
 
 /// State of a datagram's checksum (RFC 768; RFC 8200 §8.1).
 enum Checksum {
-    /// The checksum is correct, or omitted where IPv4 allows it.
+    /// The checksum is correct, or it is omitted in a datagram over IPv4.
     Right,
-    /// The checksum is incomplete but allowed: the field contains only the sum of the pseudo-header, because a sender
-    /// on the same machine left the rest to a network card.
+    /// The checksum is incomplete but allowed. The field contains only the sum of the pseudo-header, because a sender
+    /// on the same machine left the completion to a network card.
     Left,
     /// The checksum is wrong.
     Wrong,
@@ -179,9 +180,9 @@ fn checksum(from: IpAddr, to: IpAddr, udp: &[u8], length: usize, may_be_left: bo
         return if from.is_ipv4() { Checksum::Right } else { Checksum::Wrong };
     }
     let pseudo = pseudo_header(from, to, length);
-    // The case of an incomplete checksum is checked first, so that a joined datagram is not mistaken for a single
-    // datagram by chance. For one in 65 535 datagrams received over a cable, the sum of the pseudo-header equals the
-    // correct checksum.
+    // The case of an incomplete checksum is checked first. Otherwise several joined datagrams could be mistaken for a
+    // single datagram by chance. For one in 65 535 datagrams received over a cable, the sum of the pseudo-header equals
+    // the correct checksum.
     if may_be_left && fold(pseudo) == given {
         Checksum::Left
     } else if fold(pseudo + sum(&udp[..length])) == 0xffff {
@@ -222,7 +223,7 @@ pub(super) fn turn_into_reply(frame: &mut [u8], datagram: &Datagram, length: usi
 /// The two Ethernet addresses of a frame in wire order: that of the next hop, then that of the interface.
 pub type Link = [u8; 12];
 
-/// Returns the Ethernet addresses for a frame back to the sender of this frame.
+/// Returns the Ethernet addresses for a reply frame to the sender of `frame`.
 pub(super) fn link_back(frame: &[u8]) -> Link {
     let mut link = [0; 12];
     link[..6].copy_from_slice(&frame[6..12]);
@@ -313,7 +314,8 @@ fn swap(bytes: &mut [u8], one: usize, other: usize, length: usize) {
     }
 }
 
-/// Returns the sum of the pseudo-header, with the length taken from the UDP header.
+/// Returns the sum of the pseudo-header (RFC 768; RFC 8200 §8.1) for a datagram of `length` octets, including the UDP
+/// header.
 fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u64 {
     let addresses = match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => sum(&from.octets()) + sum(&to.octets()),
@@ -405,7 +407,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Servers grant clients permissions by their address, so these addresses must not be forged.
+    /// Servers grant permissions to clients by address. Frames with a forged source address, such as a loopback
+    /// address, must therefore be rejected.
     #[test]
     fn loopback_and_mapped_sources_are_rejected() {
         for (from, is_good) in [
@@ -438,7 +441,7 @@ pub(super) mod tests {
         }
     }
 
-    /// This host never sends packets to itself over a link.
+    /// Packets from this host to itself never pass over a link, so a received frame with such a source is forged.
     #[test]
     fn own_addresses_as_source_are_rejected() {
         for (from, to) in ENDS {
@@ -499,7 +502,8 @@ pub(super) mod tests {
         }
     }
 
-    /// A frame with one inverted bit contains the same datagram or none. A truncated frame contains none.
+    /// If one bit of a frame is inverted, the parser returns the original datagram or rejects the frame. A truncated
+    /// frame is always rejected.
     #[test]
     fn changed_and_cut_frames_do_no_harm() {
         for (from, to) in ENDS {

@@ -23,7 +23,7 @@ use crate::interfaces::{address_of, held};
 use crate::neighbour::link_address;
 use crate::socket::scope_of;
 
-/// An interface on which AF_XDP receives the datagrams that match the claims.
+/// An interface that is open for AF_XDP: datagrams that match one of its [`Claim`]s are received by AF_XDP.
 pub struct Interface {
     pub(super) attach_mode: AttachMode,
     pub(super) queues: Vec<Queue>,
@@ -31,7 +31,7 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Opens all queues of an interface for the datagrams that match `claims`.
+    /// Opens all queues of an interface, to receive the datagrams that match `claims` and to reply to them.
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -39,7 +39,7 @@ impl Interface {
         Interface::open_own(name, claims, mode, |_| Capacity::SERVER)
     }
 
-    /// Opens an interface for threads that send queries on its queues and also reply ([`Interface::into_exchanges`]).
+    /// Opens an interface for threads that send both queries and replies on its queues ([`Interface::into_exchanges`]).
     ///
     /// # Errors
     /// See [`XdpError`].
@@ -66,8 +66,8 @@ impl Interface {
         Ok(opened)
     }
 
-    /// Opens the queues without checking the claims against the interface's addresses. `room` returns the capacity of
-    /// each queue for a given number of queues.
+    /// Opens the queues of an interface. It is not checked that the interface has the addresses in `claims`. From the
+    /// number of queues, `room` computes the capacity of each queue.
     pub(super) fn open_found(
         found: &Found,
         claims: &[Claim],
@@ -132,18 +132,18 @@ pub(super) fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
     Ok(())
 }
 
-/// Maximum time that an interface may be without a link after a filter was attached.
+/// Maximum time that an interface may be without a link after the filter has been attached.
 pub(super) const LINK: Duration = Duration::from_secs(10);
 
 /// Time after which a busy queue is considered to belong to another program. A shorter time does not suffice, because
 /// the kernel releases a queue only a moment after its program has ended.
 const RETURNED: Duration = Duration::from_secs(1);
 
-/// Returns the name of the interface that has an address and is up. Several interfaces may have the same link-local
-/// address; its scope then selects the interface.
+/// Returns the name of the interface that has the address `address` and is up. Several interfaces may have the same
+/// link-local address. In this case, the scope of `address` selects the interface.
 ///
 /// # Errors
-/// Returns [`XdpError::UnknownAddress`] if no interface that is up has the address.
+/// Returns [`XdpError::UnknownAddress`] if there is no such interface.
 pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
     let is_it = |has: &SocketAddr| {
         has.ip() == address.ip() && [0, scope_of(has)].contains(&scope_of(&address))
@@ -152,29 +152,30 @@ pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
     found.map(|(name, _)| name).ok_or(XdpError::UnknownAddress { address: address.ip() })
 }
 
-/// True if a datagram received on this interface in this mode may consist of several datagrams, joined by the sender
-/// (`UDP_SEGMENT`) or by the kernel at a lower interface. This happens in generic mode with senders on this machine or
-/// on the host of this virtual machine, and on a bridge, bond or VLAN. On a network card with an XDP filter, the kernel
-/// does not join datagrams.
+/// True if AF_XDP may receive several datagrams on this interface as one large packet. The sender (`UDP_SEGMENT`) or
+/// the kernel, at an underlying interface, may have joined them. This occurs only in generic mode, with senders on this
+/// machine or on the host of this virtual machine, and on a bridge, bond or VLAN. On a network card with an XDP filter,
+/// the kernel does not join datagrams.
 pub fn may_join(interface: &str, attach_mode: AttachMode) -> bool {
     attach_mode == AttachMode::Generic && !is_card(ethtool::driver(interface).as_ref())
 }
 
-/// True if the driver is that of a physical network card, where packets arrive over a cable. The driver reports the
-/// interface in this thread's network namespace; /sys/class/net may show an interface of the same name in another
-/// namespace. An interface without driver information is not considered a card.
+/// True if the driver is that of a physical network card, on which packets arrive over a cable. The driver is that of
+/// the interface in this thread's network namespace. By contrast, /sys/class/net may show an interface of the same name
+/// in a different namespace. An interface without driver information is not considered a network card.
 fn is_card(driver: Option<&ethtool::Driver>) -> bool {
     // Devices, unlike interfaces, are the same in every network namespace.
     let is_device = |path: &str| fs::read_link(path).is_ok();
     driver.is_some_and(|driver| is_on_card_bus(driver, is_device))
 }
 
-/// Buses of network cards by their sysfs names. Interfaces that exist only in the kernel have no bus, and interfaces of
-/// virtual machines use other buses.
+/// Names, in sysfs, of the buses to which physical network cards are attached. Interfaces that exist only in the kernel
+/// have no bus, and interfaces of virtual machines use other buses.
 const CARD_BUSES: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "mdio_bus"];
 
-/// True if a driver's device is on a bus of network cards. `is_device` returns true if sysfs has a device at a path.
-/// Drivers report the device's name, only the bus, or, for USB, the path to the port.
+/// True if the device of a driver is attached to a bus in [`CARD_BUSES`]. `is_device` returns true if sysfs has a
+/// device at a path. Some drivers report the name of the device, some only the bus, and USB drivers report the path to
+/// the port.
 fn is_on_card_bus(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
     let place = driver.bus.as_str();
     let is_on = |bus: &str| place == bus || is_device(&format!("/sys/bus/{bus}/devices/{place}"));
@@ -189,8 +190,8 @@ fn addresses() -> impl Iterator<Item = (String, SocketAddr)> {
     held.map(|held| (held.interface, held.address))
 }
 
-/// Returns the addresses that no other host sending to this interface can have: all addresses of this host, including
-/// loopback and interfaces that are down. Addresses of link scope are included only if they belong to this interface.
+/// Returns the addresses of this host, which no sender on the interface's link can have. The addresses of loopback and
+/// of interfaces that are down are included. Link-local addresses are included only if they belong to `interface`.
 fn own_addresses(interface: &str) -> HostAddresses {
     let all = getifaddrs().into_iter().flatten();
     let own = all.filter_map(|entry| {
@@ -201,7 +202,8 @@ fn own_addresses(interface: &str) -> HostAddresses {
     own.collect()
 }
 
-/// True if a host on another link may have the same address (RFC 3927 §1.3, RFC 4291 §2.5.6).
+/// True if the address is link-local, so that a host on a different link may have the same address (RFC 3927 §1.3, RFC
+/// 4291 §2.5.6).
 fn is_link_scoped(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
@@ -214,11 +216,11 @@ fn is_link_scoped(address: IpAddr) -> bool {
 pub struct Probed {
     /// Number of receive queues in use.
     pub queues: u32,
-    /// Each attach mode, with the error returned by the system if the mode does not work.
+    /// Each attach mode with its result: an error of the system if the mode does not work on the interface.
     pub attach_modes: Vec<(AttachMode, io::Result<()>)>,
 }
 
-/// Tries all attach modes on an interface, with a filter that takes no packets.
+/// Tries all attach modes on an interface, with a filter that selects no packets.
 ///
 /// # Errors
 /// Returns an [`XdpError`] if there is no such interface, or privileges are missing.
@@ -243,7 +245,7 @@ pub fn check(name: &str) -> Result<(), XdpError> {
     count_queues(&find(name)?.facts).map(drop)
 }
 
-/// An interface that is up.
+/// An interface that is up, with the properties that AF_XDP needs.
 pub(super) struct Found {
     pub(super) index: u32,
     pub(super) facts: ethtool::Interface,
@@ -271,8 +273,9 @@ fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
     Ok(receive.max(1))
 }
 
-/// Attaches the filter in one mode and opens a socket for each queue. Waits if the interface is busy. The inner error
-/// means that the interface or its driver does not support the mode, or that the interface is still busy.
+/// Attaches the filter to an interface in one mode, and opens a socket for each queue. If the interface is busy,
+/// retries for up to one second. The inner error means that the interface or its driver does not support the mode, or
+/// that the interface is still busy.
 fn open_in_mode(
     found: &Found,
     count: u32,
@@ -291,7 +294,7 @@ fn open_in_mode(
     }
 }
 
-/// Same as [`open_in_mode`], but without waiting for a busy queue.
+/// Same as [`open_in_mode`], but makes only one attempt if the interface is busy.
 fn try_in_mode(
     found: &Found,
     count: u32,
@@ -336,21 +339,22 @@ fn try_in_mode(
     Ok(Ok(queues))
 }
 
-/// The step that failed while an interface was opened in one attach mode.
+/// A step of opening an interface in one attach mode. The meaning of a system error depends on the step in which it
+/// occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// Attaching the filter to the interface.
+    /// Attachment of the filter to the interface.
     Attach,
-    /// Opening the AF_XDP socket of a queue.
+    /// Opening of an AF_XDP socket for a queue.
     Open,
 }
 
-/// Returns `source` if the error concerns only the current attach mode, so that a different mode may work. `release` is
-/// the version of the running kernel.
+/// Returns the system error `source` if its cause affects only the current attach mode, so that a different mode may
+/// work. The error occurred in the step `step`. `release` is the version of the running kernel.
 ///
 /// # Errors
-/// Returns an error if the cause affects all modes: a missing capability, the limit of locked memory, or a kernel
-/// without AF_XDP.
+/// Returns an error if the cause affects all modes: a missing capability, the limit on locked memory, or a kernel that
+/// is too old or was built without AF_XDP.
 fn of_this_mode(step: Step, source: io::Error, release: &str) -> Result<io::Error, XdpError> {
     match (step, source.raw_os_error()) {
         (_, Some(libc::EPERM)) => Err(XdpError::NotAllowed { source }),
@@ -381,13 +385,13 @@ fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
-/// True if the interface aggregates several others. Packets redirected at the aggregated interfaces are lost
-/// (`xsk_rcv_check` of net/xdp/xsk.c).
+/// True if the interface is a bond, which aggregates other interfaces. With a filter in the driver, packets for AF_XDP
+/// would arrive at the aggregated interfaces and would be lost (`xsk_rcv_check` of net/xdp/xsk.c).
 fn is_bond(driver: &ethtool::Driver) -> bool {
     driver.name == "bonding"
 }
 
-/// True if another program uses the interface or one of its queues.
+/// True if the error means that another program uses the interface or one of its queues.
 fn is_busy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST))
 }

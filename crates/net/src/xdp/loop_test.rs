@@ -1,5 +1,6 @@
 //! Loop test of two interfaces joined by a cable or a switch: datagrams sent by AF_XDP on one interface are received by
-//! AF_XDP on the other. The result depends only on the cards and their drivers, not on a program at the other end.
+//! AF_XDP on the other. The result depends only on the network cards and their drivers, because no other program takes
+//! part.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -16,10 +17,11 @@ use super::mode::{AttachMode, Mode};
 use super::queue::Capacity;
 use crate::batch::BATCH;
 
-/// Source and destination: benchmarking addresses (RFC 2544 appendix C.2.2), which neither interface needs to have.
+/// Source and destination address of the test datagrams, from the range for benchmarks (RFC 2544 appendix C.2.2). The
+/// interfaces do not need to have these addresses.
 const FROM: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 const TO: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 2);
-/// The discard port (RFC 863), in case another host receives the datagrams.
+/// The discard port (RFC 863). A further host that receives the datagrams by mistake ignores them.
 const PORT: u16 = 9;
 /// Length of the payload in octets, about that of a query.
 const LENGTH: usize = 50;
@@ -39,14 +41,15 @@ pub struct LoopTest {
     pub sent: u64,
     /// Number of datagrams received on the receiving interface.
     pub received: u64,
-    /// Number of missing datagrams for which there was no room in the receiver's rings.
+    /// Number of datagrams that reached the receiving interface, but were dropped because its rings or frames were
+    /// full.
     pub dropped: u64,
     /// Duration of sending.
     pub time: Duration,
 }
 
-/// Sends datagrams from one interface to another for `time`, as fast as the interface accepts them, and counts the
-/// received datagrams. Both interfaces must be in this network namespace.
+/// Sends datagrams from one interface to a different one for the duration `time`, as fast as the sending interface
+/// accepts them. Returns the numbers of sent and received datagrams. Both interfaces must be in this network namespace.
 ///
 /// # Errors
 /// See [`XdpError`].
@@ -77,7 +80,7 @@ pub fn loop_test(from: &str, to: &str, mode: Mode, time: Duration) -> Result<Loo
     Ok(LoopTest { out, back, sent, received, dropped, time })
 }
 
-/// Returns the Ethernet addresses of frames from one interface to another.
+/// Returns the two Ethernet addresses of frames that are sent from the interface `from` to the interface `to`.
 fn link(from: &str, to: &str) -> Result<Link, XdpError> {
     let mut link = [0; 12];
     for (name, place) in [(to, 0..6), (from, 6..12)] {
@@ -98,7 +101,8 @@ fn send(sender: &mut Sender, link: &Link, time: Duration) -> io::Result<u64> {
     Ok(sent)
 }
 
-/// Counts received datagrams until all have arrived, or the time limit for missing datagrams has passed.
+/// Counts received datagrams until all sent datagrams have arrived, or until [`IN_FLIGHT_TIME`] has passed after the
+/// last one was sent.
 fn count(receivers: &mut [Receiver], all_sent: &OnceLock<u64>) -> io::Result<u64> {
     let (mut received, mut end) = (0, None);
     loop {

@@ -8,15 +8,16 @@
 //!
 //! [`Interface::open`] loads and attaches the filter and opens a socket for each queue. A [`Server`] answers the
 //! packets of one queue. A [`Client`] sends queries. Its [`Sender`] writes datagrams into frames reserved for sending
-//! and hands them to the first queue. Its [`Receiver`] reads the replies of all queues. A program that both sends
-//! queries and answers queries, but not at once, uses an [`Exchange`] per queue.
+//! and hands them to the first queue. Its [`Receiver`] reads the replies of all queues. An [`Exchange`] of one queue is
+//! for a program that forwards queries: it receives queries, sends its own queries on the same queue, and replies
+//! later.
 //!
 //! The filter is attached by a BPF link. The kernel removes the link when the process ends for any reason, so that
-//! nothing is left on the interface. The filter takes only datagrams to the configured addresses and ports. Each
-//! configured pair of addresses and ports is a [`Claim`]. Ordinary sockets receive all other datagrams.
+//! nothing is left on the interface. The filter selects only datagrams to the configured addresses and ports. Each pair
+//! of addresses and ports is a [`Claim`]. Ordinary sockets receive all other datagrams.
 //!
-//! Every datagram has a timestamp from the filter, so that waiting times in a ring are visible. The kernel counts
-//! packets dropped because of a full ring or missing frames; [`Server::drops`] returns that count.
+//! Every datagram has a timestamp from the filter, so that its waiting time in a ring can be measured. The kernel
+//! counts packets that are dropped because a ring is full or no frame is free. [`Server::drops`] includes this count.
 
 mod bpf;
 mod client;

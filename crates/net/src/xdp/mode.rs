@@ -12,7 +12,7 @@ use super::bpf::Hook;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// The fastest mode that both the interface and its driver support.
+    /// The fastest AF_XDP mode that both the interface and its driver support.
     #[default]
     Auto,
     /// The device writes packets directly into this process's memory. This mode needs driver support.
@@ -24,7 +24,7 @@ pub enum Mode {
     Generic,
 }
 
-/// Attach mode in use.
+/// Attach mode that AF_XDP uses on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttachMode {
@@ -57,7 +57,7 @@ impl Mode {
         }
     }
 
-    /// Returns the modes to try, the fastest first.
+    /// Returns the attach modes to try for the requested mode, in order of decreasing speed.
     pub(super) fn attach_modes(self) -> &'static [AttachMode] {
         match self {
             Mode::Auto => &[AttachMode::ZeroCopy, AttachMode::Copy, AttachMode::Generic],

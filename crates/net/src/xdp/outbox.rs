@@ -1,4 +1,4 @@
-//! Outbox: datagrams collected to be sent together.
+//! Buffer of datagrams that are collected and then sent together by AF_XDP.
 
 use std::net::SocketAddr;
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! A set of ports that can change while a filter reads it. Each port is one bit in memory shared with a map of the
-//! kernel. Changing the set needs no system call and no privilege.
+//! A set of ports that can change while a BPF filter reads it. Each port is one bit in the memory of a BPF map, which
+//! is mapped into this process. Changing the set needs no system call and no privilege.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -12,8 +12,8 @@ use super::ring::Mapping;
 /// Size, in octets, of a bitmap with one bit per port.
 pub(super) const OCTETS: usize = (1 << 16) / 8;
 
-/// Ports for which a filter hands the datagrams to AF_XDP sockets; initially empty. A change applies to packets that
-/// arrive after it.
+/// Destination ports of the datagrams that a filter redirects to AF_XDP sockets. The set is initially empty. A change
+/// applies to packets that arrive later.
 pub struct PortSet {
     map: BitMap,
     bits: Mapping,

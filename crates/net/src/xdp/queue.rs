@@ -1,7 +1,8 @@
 //! The AF_XDP socket of one queue, with its rings and the memory of its frames.
 //!
-//! A [`Queue`] receives and sends in the same frames. For use by two threads, a queue can be split into halves.
-//! [`Incoming`] then keeps the frames for received packets, and [`Outgoing`] sends from separate frames.
+//! A [`Queue`] sends replies in the frames in which it received their queries. For use by two threads, a queue can be
+//! split into halves. [`Incoming`] then uses the frames for received packets, and [`Outgoing`] sends from separate
+//! frames.
 
 use std::io;
 use std::mem::size_of;
@@ -22,36 +23,36 @@ use super::ring::{Consumer, Mapping, Producer, RingKind, get_option, set_option}
 const FRAME: usize = 2048;
 /// Maximum number of packets that the kernel sends per call (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; 32 before).
 const SEND_BUDGET: (libc::c_int, u32) = (9, 256);
-/// Maximum number of repeated send calls while the kernel has no room.
+/// Maximum number of send calls for the same packets while the kernel cannot accept all of them.
 const SEND_TRIES: u32 = 200;
 /// Maximum time to wait until the previous socket of a queue has released the queue.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Address family AF_XDP, which libc does not define for every platform.
 const AF_XDP: libc::c_int = 44;
 
-/// Capacity of a queue. Each number is a power of two, or zero.
+/// Numbers of frames and ring entries of a queue. Each number is a power of two, or zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
-    /// Number of frames for received packets and their replies.
+    /// Number of frames that are used for received packets and for the replies to them.
     frames: u32,
     /// Maximum number of received packets that wait to be read.
     kept: u32,
-    /// Number of frames for sent packets other than replies.
+    /// Number of frames that are used only for sending. Replies do not use them.
     own: u32,
 }
 
 impl Capacity {
-    /// Capacity for a server that sends only replies. The queue holds as many packets of a burst as a socket buffer of
-    /// 4 MiB.
+    /// Capacity of a queue for a server that sends only replies. The queue can store as many packets of a burst as a
+    /// socket buffer of 4 MiB.
     pub(super) const SERVER: Capacity = Capacity { frames: Capacity::FRAMES, kept: 2048, own: 0 };
-    /// Capacity for a server that also sends queries.
+    /// Capacity of a queue for a server that sends queries as well as replies.
     pub(super) const BOTH: Capacity = Capacity { frames: Capacity::FRAMES, kept: 2048, own: 4096 };
 
-    /// Total of unread packets that the queues of a client can hold: 16 ms of traffic at one million packets per
-    /// second.
+    /// Maximum number of received packets that wait to be read, over all queues of a client. It corresponds to 16 ms of
+    /// traffic at one million packets per second.
     const CLIENT_KEEPS: u32 = 16_384;
-    /// Minimum number of frames of a queue. With zero-copy, the ring of many network cards takes 2048 frames. A further
-    /// 2048 frames must be left for packets that wait to be read.
+    /// Minimum number of frames of a queue for received packets. In zero-copy mode, many network cards put 2048 frames
+    /// into their own ring. A further 2048 frames are needed for packets that wait to be read.
     const FRAMES: u32 = 4096;
 
     /// Returns the capacity of one queue of a client that has `queues` queues.
@@ -60,13 +61,14 @@ impl Capacity {
         Capacity { frames: kept.max(Capacity::FRAMES), kept, own: 2048 }
     }
 
-    /// Returns the number of entries in the fill ring, which holds idle frames. There are more entries than frames,
-    /// because the kernel delivers a packet before it shows that the packet's frame has left the ring.
+    /// Returns the size of the fill ring, which contains the frames that the kernel may use for new packets. The ring
+    /// has more entries than there are frames. The reason is a delay: the kernel delivers a packet before it marks the
+    /// ring entry of the packet's frame as consumed.
     fn fill_places(self) -> u32 {
         2 * self.frames
     }
 
-    /// Returns the number of entries in the transmit ring, and also in the completion ring.
+    /// Returns the size of the transmit ring, which is also the size of the completion ring, in entries.
     fn sending_places(self) -> u32 {
         self.own.max(2048)
     }
@@ -76,7 +78,7 @@ impl Capacity {
         (self.frames + self.own) as usize * FRAME
     }
 
-    /// Returns the addresses of the frames reserved for sending.
+    /// Returns the addresses of the frames that are used only for sending.
     fn own_frames(self) -> impl Iterator<Item = u64> {
         (self.frames..self.frames + self.own).map(|frame| u64::from(frame) * FRAME as u64)
     }
@@ -89,7 +91,7 @@ pub(super) struct Packet {
     length: u32,
 }
 
-/// The socket of one queue. One thread sends and receives on it.
+/// The AF_XDP socket of one queue of an interface. One thread sends and receives on the socket.
 pub(super) struct Queue {
     incoming: Incoming,
     outgoing: Outgoing,
@@ -112,7 +114,7 @@ pub(super) struct Outgoing {
     socket: Arc<Socket>,
     /// True if the device reads the data of sent packets directly from the frames.
     zero_copy: bool,
-    /// Number of packets that the interface dropped while the kernel copied and sent them.
+    /// In modes other than zero-copy, the number of packets that the interface dropped when the kernel sent them.
     dropped: u64,
 }
 
@@ -181,7 +183,8 @@ impl Queue {
         self.incoming.socket.descriptor.as_raw_fd()
     }
 
-    /// Splits the queue into its halves. Also returns the addresses of the frames reserved for the sending half.
+    /// Splits the queue into its sending half and its receiving half. Also returns the addresses of the frames that
+    /// only the sending half uses.
     pub(super) fn split(self) -> (Outgoing, Incoming, impl Iterator<Item = u64>) {
         (self.outgoing, self.incoming, self.room.own_frames())
     }
@@ -192,8 +195,8 @@ impl Queue {
         &mut self.incoming
     }
 
-    /// Queues the first `length` octets in the frame of `packet` for sending by [`Queue::flush`]. Returns false if
-    /// there is no room; the frame is then free again.
+    /// Queues the first `length` octets in the frame of `packet` for sending by [`Queue::flush`]. If the transmit ring
+    /// is full, returns false and releases the frame.
     #[inline]
     pub(super) fn send(&mut self, packet: Packet, length: usize) -> bool {
         let is_taken = self.outgoing.send(packet.address, length);
@@ -203,7 +206,7 @@ impl Queue {
         is_taken
     }
 
-    /// Makes queued and released frames visible to the kernel, and makes the kernel send the queued frames.
+    /// Makes the kernel send the queued frames, and passes the released frames to the kernel for new packets.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.
@@ -222,13 +225,14 @@ impl Queue {
         self.outgoing.is_held()
     }
 
-    /// Returns the number of packets that the interface dropped while sending, since the queue was opened. With
-    /// zero-copy only the device counts such packets, and the result is 0.
+    /// Returns the number of packets that the interface dropped while sending, since the queue was opened. In zero-copy
+    /// mode, only the device counts such packets, so the result is 0.
     pub(super) fn dropped(&self) -> u64 {
         self.outgoing.dropped
     }
 
-    /// Returns the number of packets dropped because the queue had no room (see [`Incoming::drops`]).
+    /// Returns the number of received packets that were dropped because no frame or ring entry of the queue was free
+    /// (see [`Incoming::drops`]).
     ///
     /// # Errors
     /// Returns any error from getsockopt(2). The number of drops is then unknown.
@@ -272,21 +276,23 @@ impl Incoming {
         self.give_back(packet.address);
     }
 
-    /// Puts the frame that contains an address into the fill ring.
+    /// Finds the frame that contains `address`, and puts this frame into the fill ring.
     #[inline]
     fn give_back(&mut self, address: u64) {
         let is_taken = self.fill.push(address / FRAME as u64 * FRAME as u64);
         debug_assert!(is_taken, "the fill ring has more places than there are frames");
     }
 
-    /// Makes two changes visible to the kernel: received packets have been read, and frames are free for new packets.
+    /// Makes the latest ring indices visible to the kernel. From them, the kernel detects which packets have been read
+    /// and which frames are free for new packets.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.received.release();
         self.fill.publish();
     }
 
-    /// Waits up to `limit` for a packet. With a limit of zero, the call only wakes a kernel that waits for frames.
+    /// Waits up to `limit` for a packet. If the kernel waits for free frames, this call also makes it continue. With a
+    /// limit of zero, the call has only this second effect.
     ///
     /// # Errors
     /// Returns any error from poll(2). A signal ends the wait without an error.
@@ -299,14 +305,14 @@ impl Incoming {
         }
     }
 
-    /// True if the kernel waits for frames and requests a wake-up.
+    /// True if the kernel waits for free frames, and continues only after a system call such as [`Incoming::wait`].
     pub(super) fn wants_frames(&self) -> bool {
         self.fill.wants_wakeup()
     }
 
-    /// Returns the number of packets dropped since the socket was opened because the queue had no room. With zero-copy,
-    /// the number includes how often the device found no free frame. Packets that the device loses in this way are
-    /// counted by the interface.
+    /// Returns the number of received packets that were dropped since the socket was opened, because no frame or ring
+    /// entry of the queue was free. In zero-copy mode, each time that the device finds no free frame also counts as a
+    /// drop. The exact number of packets that the device loses for this reason is a counter of the interface.
     ///
     /// # Errors
     /// Returns any error from getsockopt(2). The number of drops is then unknown.
@@ -318,10 +324,10 @@ impl Incoming {
     }
 }
 
-/// Returns the number of lost packets, computed from the statistics of a socket. If the kernel copies, it counts a
-/// packet without a frame as dropped. Adding the count of empty fill rings would then count that packet twice. A
-/// zero-copy device drops packets before the kernel can count them, so empty fill rings are counted instead. The device
-/// requests frames ahead of time, so an empty fill ring does not always mean a lost packet.
+/// Returns the number of lost packets, computed from the statistics of a socket. In copy modes, the kernel counts each
+/// packet without a free frame as dropped. Adding the count of empty fill rings would then count that packet twice. In
+/// zero-copy mode, the device drops packets before the kernel can count them, so empty fill rings are counted instead.
+/// The device requests frames ahead of time, so an empty fill ring does not always mean a lost packet.
 fn lost(counted: &libc::xdp_statistics, zero_copy: bool) -> u64 {
     let without_frame = if zero_copy { counted.rx_fill_ring_empty_descs } else { 0 };
     counted.rx_dropped + counted.rx_ring_full + without_frame
@@ -334,7 +340,7 @@ impl AsFd for Incoming {
 }
 
 impl Outgoing {
-    /// Returns the contents of the frame for sending at `address`.
+    /// Returns the contents of the frame at `address`, which is used for sending.
     ///
     /// # Panics
     /// Panics if there is no frame at `address`.
@@ -351,13 +357,13 @@ impl Outgoing {
     }
 
     /// Queues `length` octets of a frame, beginning at `address`, for sending by [`Outgoing::flush`]. Returns false if
-    /// there is no room.
+    /// the transmit ring is full.
     #[inline]
     pub(super) fn send(&mut self, address: u64, length: usize) -> bool {
         self.transmit.push(libc::xdp_desc { addr: address, len: length as u32, options: 0 })
     }
 
-    /// Makes queued frames visible to the kernel, and makes the kernel send them.
+    /// Makes the kernel send the queued frames.
     ///
     /// # Errors
     /// Returns an error if the interface is gone.
@@ -372,7 +378,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// True if the kernel has not taken all queued packets, and needs another send call to continue.
+    /// True if queued packets are still in the transmit ring, and the kernel continues only after a further send call.
     pub(super) fn is_held(&self) -> bool {
         self.transmit.is_pending() && self.transmit.wants_wakeup()
     }
@@ -405,13 +411,13 @@ impl Outgoing {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            // If the kernel copies, the interface has dropped and counted one packet, and continues with the next one.
-            // The interface has no link, or is a veth whose peer has no room.
+            // In copy modes, the interface has dropped and counted one packet, and the next call continues with the
+            // next packet. The interface has no link, or is a veth whose peer has a full queue.
             Some(libc::EBUSY) => {
                 self.dropped += u64::from(!self.zero_copy);
                 Ok(())
             }
-            // The ring has more packets than the kernel sends in one call, or the device has no room at the moment.
+            // The ring has more packets than the kernel sends in one call, or the device's queue is full at the moment.
             Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => Ok(()),
             _ => Err(error),
         }
@@ -426,9 +432,9 @@ fn place(length: usize, address: u64) -> Option<Range<usize>> {
     Some(address..(address / FRAME + 1) * FRAME)
 }
 
-/// Returns the range from the receive time in front of the packet at `address` to the end of the packet's frame. The
-/// memory has `length` octets. Returns `None` if the address is outside the memory, or if the receive time would lie in
-/// another frame. The function is public for fuzzers, which run without a kernel.
+/// Returns a range of octets in the shared memory of `length` octets. The range begins with the receive time in front
+/// of the packet at `address`, and ends with the packet's frame. Returns `None` if the address is outside the memory,
+/// or if the receive time would lie in another frame. The function is public for fuzzers, which run without a kernel.
 #[doc(hidden)]
 #[inline]
 pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {
@@ -440,7 +446,7 @@ pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {
 /// Opens an unbound AF_XDP socket.
 ///
 /// # Errors
-/// Returns any error from socket(2): `EAFNOSUPPORT` if the kernel does not support this family.
+/// Returns any error from socket(2). The error is `EAFNOSUPPORT` if the kernel does not support AF_XDP.
 pub(super) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the return value is checked.
     let number = unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };

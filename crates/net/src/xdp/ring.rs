@@ -8,8 +8,9 @@
 //! we ──── packets ────────► kernel ── sent frames ─► we
 //! ```
 //!
-//! A ring has one producer and one consumer. Each side writes its own index and reads the index of the other side. Data
-//! written before an index is published (release) is visible to the side that reads the index (acquire).
+//! A ring has one producer and one consumer. The producer and the consumer each write their own index and read the
+//! index of the other. Data that was written before an index is published (release) is visible after the index has been
+//! read (acquire).
 
 use std::io;
 use std::mem::size_of;
@@ -17,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// A memory mapping, unmapped on drop.
+/// A memory mapping, which is removed when the value is dropped.
 pub(super) struct Mapping {
     start: NonNull<u8>,
     len: usize,
@@ -117,7 +118,8 @@ impl RingKind {
     }
 }
 
-/// State common to both ends of a ring: its memory, and the offsets of entries and indices in it.
+/// State that the producer and the consumer of a ring have in common: the memory of the ring, and the offsets of its
+/// entries and indices.
 struct Ring<T> {
     memory: Mapping,
     producer: usize,
@@ -131,7 +133,7 @@ struct Ring<T> {
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
-    /// Creates a ring of a socket with `size` entries, a power of two.
+    /// Creates a ring with `size` entries for an AF_XDP socket. `size` must be a power of two.
     fn new(socket: &impl AsFd, which: RingKind, size: u32) -> io::Result<Ring<T>> {
         debug_assert!(size.is_power_of_two());
         let (option, at) = which.numbers();
@@ -164,7 +166,7 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// Producer end of a ring.
+/// The end of a ring at which this process adds entries.
 pub(super) struct Producer<T> {
     ring: Ring<T>,
     /// Index of the next entry to write.
@@ -182,8 +184,8 @@ impl<T: Copy> Producer<T> {
         Ok(Producer { ring: Ring::new(socket, which, size)?, next: 0, taken: 0 })
     }
 
-    /// Adds an entry, which becomes visible to the kernel with [`Producer::publish`]; returns false if there is no
-    /// room.
+    /// Adds an entry to the ring. The kernel sees the entry after [`Producer::publish`]. Returns false if the ring is
+    /// full.
     #[inline]
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.next.wrapping_sub(self.taken) > self.ring.mask {
@@ -210,7 +212,7 @@ impl<T: Copy> Producer<T> {
         self.ring.index(self.ring.producer).store(self.next, Ordering::Release);
     }
 
-    /// True if the kernel requests a wake-up for new entries.
+    /// True if the kernel reads new entries only after a system call.
     #[inline]
     pub(super) fn wants_wakeup(&self) -> bool {
         // Publishing must be visible before this read, or both sides could wait for each other.
@@ -219,7 +221,7 @@ impl<T: Copy> Producer<T> {
     }
 }
 
-/// Consumer end of a ring.
+/// The end of a ring at which this process removes entries.
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
     /// Index of the next entry to read.
@@ -237,7 +239,7 @@ impl<T: Copy> Consumer<T> {
         Ok(Consumer { ring: Ring::new(socket, which, size)?, next: 0, filled: 0 })
     }
 
-    /// Returns the number of available entries.
+    /// Returns the number of entries that can be read.
     #[inline]
     pub(super) fn available(&mut self) -> u32 {
         if self.filled == self.next {
@@ -265,7 +267,7 @@ impl<T: Copy> Consumer<T> {
     }
 }
 
-/// Types that consist of integers only, so that any bit pattern is valid.
+/// Types that consist only of integers, so that each bit pattern is a valid value.
 ///
 /// # Safety
 /// The type must have no padding, and each bit pattern must be a valid value.

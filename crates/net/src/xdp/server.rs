@@ -12,16 +12,16 @@ use super::queue::Queue;
 use crate::batch::{BATCH, Datagram, Source, Turn};
 use crate::clock::ClockPair;
 
-/// Replies for which the device had no room are submitted again after at most this time.
+/// Maximum delay until replies that the device did not accept are submitted to it again.
 const RESEND_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Receives queries and sends replies by AF_XDP; the counterpart of [`crate::batch::ServerBatch`] on a socket.
+/// Receives queries and sends replies by AF_XDP. [`crate::batch::ServerBatch`] does the same on an ordinary socket.
 pub struct Server {
     queue: Queue,
     own: HostAddresses,
     reply: Box<[u8]>,
-    /// Packets taken by the filter that were discarded because of a wrong checksum, inconsistent lengths, or this
-    /// host's own address as their source.
+    /// Number of packets that matched the filter but were invalid. A packet is invalid if its checksum is wrong, its
+    /// lengths are inconsistent, or one of its addresses is not allowed, such as this host's own address as the source.
     unreadable: u64,
 }
 
@@ -43,7 +43,7 @@ impl Server {
         limit: Duration,
         mut answer: impl FnMut(&Datagram<'_>, Source<'_>, &mut [u8]) -> usize,
     ) -> io::Result<Turn> {
-        // Replies for which the device had no room are soon submitted again.
+        // Replies that the device did not accept are soon submitted again.
         let limit = if self.queue.is_held() { limit.min(RESEND_INTERVAL) } else { limit };
         let incoming = self.queue.incoming();
         if !incoming.has_received() {
@@ -83,8 +83,8 @@ impl Server {
         Ok(turn)
     }
 
-    /// Returns the number of queries since opening that did not reach this server, because there was no room or because
-    /// they could not be parsed.
+    /// Returns the number of received packets that were lost before this server could answer them, since the queue was
+    /// opened. They were dropped because no frame or ring entry was free, or discarded because they were invalid.
     ///
     /// # Errors
     /// Returns any error from getsockopt(2). The number of drops is then unknown.
@@ -103,11 +103,11 @@ fn refuse(turn: &mut Turn, dropped: usize) {
 
 /// Result of handling a packet.
 enum Response {
-    /// A reply of this length has replaced the packet in the frame, and is to be sent.
+    /// A reply has replaced the packet in its frame and must be sent. The value is the length of the new frame.
     Reply(usize),
     /// The server does not reply to this packet.
     None,
-    /// The packet is not a datagram.
+    /// The packet is not a valid UDP datagram.
     Unreadable,
 }
 
@@ -142,9 +142,10 @@ fn respond(
     }
 }
 
-/// Answers the packet in the first `length` octets of `frame` as a [`Server`] does, and leaves the reply's frame there.
-/// Returns the length of this frame, or `None` if there is no reply. `by_cable` is true if the interface is a network
-/// card. This function is for fuzzers, which have no interface.
+/// Answers the packet in the first `length` octets of `frame` in the same way as a [`Server`], and overwrites it with
+/// the frame of the reply. Returns the length of this new frame, or `None` if there is no reply. `by_cable` is true if
+/// the packet is to be treated like one from a physical network card. This function is for fuzzers, which have no
+/// interface.
 #[doc(hidden)]
 pub fn answer_frame(
     frame: &mut [u8],
