@@ -95,8 +95,9 @@ impl Addresses {
         self.ipv4.iter().flat_map(of_ipv4).chain(self.ipv6.iter().flat_map(of_ipv6)).collect()
     }
 
-    /// Returns a lower bound, in octets, for the length of the text that [`Addresses::written`] produces. Each gap
-    /// between two ranges accounts for at least `"::", `, the shortest text of a network with its separator.
+    /// Returns a lower bound, in octets, for the length of the text that [`Addresses::written`] produces. For each gap
+    /// between two ranges, the text contains at least one network with its separator. The shortest possible form is
+    /// `"::", `.
     pub(super) fn least_len(&self) -> usize {
         let gaps = [&self.ipv4, &self.ipv6].map(|ranges| ranges.len().saturating_sub(1));
         6 * gaps.iter().sum::<usize>()

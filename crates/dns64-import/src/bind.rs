@@ -1,9 +1,9 @@
 //! Conversion of BIND 9's named.conf.
 //!
-//! A client gets the prefixes of every `dns64` statement with a `clients` list that contains the
-//! client, in file order. An AAAA record is used if at least one of these statements does not
-//! exclude it. Clients to which the same statements apply become a group. A records are queried
-//! only after an answer without AAAA records, and never after an error.
+//! Several `dns64` statements can apply to one client: those with a `clients` list that contains the client. The client
+//! gets the prefixes of all these statements, in the order of the file. An AAAA record is ignored only if all these
+//! statements exclude it. Clients with the same statements become one group. A records are queried only after an answer
+//! without AAAA records, and never after an error.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -28,7 +28,7 @@ const EXCLUDED: &str = "::ffff:0.0.0.0/96";
 
 /// Default time for which BIND serves expired answers, in seconds.
 const DAY: u64 = 86_400;
-/// Statements without effect on answers.
+/// Statements of BIND that do not affect answers.
 const IDLE: &[&str] = &[
     "acl",
     "controls",
@@ -41,7 +41,7 @@ const IDLE: &[&str] = &[
     "statistics-channels",
     "tls",
 ];
-/// Options without effect on answers. An entry matches all names that begin with its text.
+/// Options of BIND that do not affect answers. An entry matches all option names that begin with its text.
 const IDLE_OPTIONS: &[&str] = &[
     "allow-new-zones",
     "allow-notify",
@@ -132,7 +132,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     reader.translation(file)
 }
 
-/// Settings of a `dns64` statement in named.conf.
+/// Values of a `dns64` statement in named.conf.
 struct Rule {
     prefix: PrefixDraft,
     clients: Addresses,
@@ -277,8 +277,8 @@ impl Reader<'_> {
         Located { value, origin: Origin::new(&option.location, option.written()) }
     }
 
-    /// Evaluates an address list. The first element that covers an address decides. An address that
-    /// is excluded by a nested list does not match that list, so later elements decide.
+    /// Evaluates an address list. The first element that covers an address decides. If a nested list excludes an
+    /// address, the address does not match this list, and the elements after the nested list decide.
     fn addresses(&mut self, elements: &[Statement]) -> Addresses {
         self.nested(elements, 0)
     }
@@ -448,9 +448,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Sets the allowed clients. If the lists for recursion and for the cache both exist, their
-    /// intersection applies. If only one of them exists, it applies alone. If neither exists, the
-    /// list for queries applies.
+    /// Sets the allowed clients to the intersection of the lists `allow-recursion`, `allow-query-cache` and
+    /// `allow-query`, as far as these exist. Clients in the list `blackhole` are removed. If none of the three lists
+    /// exists, only a note is added.
     fn clients(&mut self, location: &Location) {
         let Access { query, recursion, cache, blackhole } = std::mem::take(&mut self.access);
         let located = match (recursion, cache) {
@@ -472,8 +472,8 @@ impl Reader<'_> {
         self.draft.access = Some(located);
     }
 
-    /// Splits the clients into groups to which the same rules apply. Each rule may double the
-    /// number of groups, so the length of the result is checked after each rule.
+    /// Splits the clients into groups. The same `dns64` statements apply to all clients of a group. Each statement may
+    /// double the number of groups, so the length of the result is checked after each statement.
     fn translation(&mut self, file: &Path) -> Result<(), ImportError> {
         let fits = |len: usize| {
             let is_too_long = len as u64 > LONGEST_FILE;
@@ -494,7 +494,7 @@ impl Reader<'_> {
             let prefixes: usize = parts.iter().map(|(_, rules)| rules.len()).sum();
             fits(prefixes * LEAST_OF_PREFIX)?;
         }
-        // Rules that apply to all clients are written to [dns64].
+        // Statements that apply to all clients are written to [dns64].
         let of_all: Vec<usize> = (0..self.rules.len())
             .filter(|&location| self.rules[location].clients == Addresses::all())
             .collect();

@@ -1,8 +1,7 @@
 //! Conversion of the Corefile of CoreDNS: server blocks with one plugin per line.
 //!
-//! The dns64 plugin uses every AAAA record, and also queries for A records after every error except
-//! NXDOMAIN. It ignores DO and CD. By default, the plugin synthesizes only for clients that query
-//! over IPv6.
+//! The dns64 plugin has no list of AAAA records to exclude. It queries for A records even after errors, except after
+//! NXDOMAIN. It ignores the DO and CD bits. By default, the plugin synthesizes only for clients that query over IPv6.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -19,7 +18,7 @@ use super::prefix;
 use super::statements::{Statement, Style, parse};
 use super::values::{seconds, socket};
 
-/// Plugins without effect on answers.
+/// Plugins of CoreDNS that do not affect answers.
 const IDLE: &[&str] = &[
     "bufsize",
     "cancel",
@@ -42,7 +41,7 @@ const IDLE: &[&str] = &[
     "trace",
 ];
 
-/// Keys of `forward` without effect on answers.
+/// Keys of the plugin `forward` that do not affect answers.
 const IDLE_FORWARD: &[&str] = &[
     "expire",
     "failfast_all_unhealthy_upstreams",
@@ -89,8 +88,8 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     Ok(())
 }
 
-/// For a server block that does not use the dns64 plugin, adds its zones as domains without
-/// synthesis. This is necessary because a different server block uses the plugin.
+/// Adds the zones of a server block as domains without synthesis. Called for server blocks without the dns64 plugin, if
+/// a different server block uses this plugin.
 fn untranslated(server: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&server.location, format!("{} without dns64", server.words.join(" ")));
     for (zone, _) in zones(server) {
@@ -103,7 +102,7 @@ fn untranslated(server: &Statement, draft: &mut Draft) {
     }
 }
 
-/// Returns the plain DNS zones of a server block, each with its port. The port is `None` if it is
+/// Returns the zones of a server block that are served over plain DNS, each with its port. The port is `None` if it is
 /// not valid.
 fn zones(server: &Statement) -> Vec<(&str, Option<u16>)> {
     let mut zones = Vec::new();

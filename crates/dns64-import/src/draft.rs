@@ -22,15 +22,15 @@ pub const MAX_THREADS: usize = 64;
 /// in the second argument.
 pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
 
-/// A value with its origin in the imported configuration.
+/// A value with the setting of the imported configuration from which it was derived.
 #[derive(Clone, Debug)]
 pub(super) struct Located<T> {
     pub value: T,
     pub origin: Origin,
 }
 
-/// Source line and text of a setting. The text is shortened, because it may be as long as a file,
-/// and is copied for each group.
+/// Source line and text of a setting. The text is shortened, because it may be as long as a file, and may be copied for
+/// many groups.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub location: Location,
@@ -68,15 +68,15 @@ pub(super) struct Translation {
     pub exclude: Option<Addresses>,
     /// Value of the key `mode`: the condition under which A records are queried.
     pub mode: Option<&'static str>,
-    /// Other keys of the table that have a Boolean value, with this value.
+    /// Other keys of the table that have been set, each with its Boolean value.
     pub flags: Vec<(&'static str, bool)>,
 }
 
-/// Lower bound, in octets, for the length of a prefix entry with its comment.
+/// Minimum length of a prefix entry in the result, including its comment, in octets.
 pub(super) const LEAST_OF_PREFIX: usize = 32;
 
 impl Translation {
-    /// Returns a lower bound, in octets, for the length of this table as text.
+    /// Returns a lower bound for the length of this table in the result, in octets.
     pub(super) fn least_len(&self) -> usize {
         let ranges = self.prefixes.iter().filter_map(|prefix| prefix.ranges.as_ref());
         let exclude = self.exclude.as_ref().map(|exclude| exclude.without(&Addresses::all_ipv4()));
@@ -102,7 +102,7 @@ pub(super) struct Forward {
     pub origin: Origin,
 }
 
-/// A key of dns64d, with its value and the source of this value.
+/// A key of dns64d with its value, and the setting of the imported configuration from which it was derived.
 #[derive(Clone, Debug)]
 struct Setting {
     table: &'static str,
@@ -141,8 +141,7 @@ pub(super) struct Draft {
     pub forwards: Vec<Forward>,
     /// Value of `local-zones`; `None` for dns64d's default.
     pub local_zones: Option<Located<Value>>,
-    /// Domains that dns64d would answer locally by default, but that must be forwarded to the
-    /// upstreams for the root domain.
+    /// Domains that dns64d would answer locally by default, but whose queries must go to the root domain's upstreams.
     as_root: Vec<Located<String>>,
     settings: Vec<Setting>,
     pub notes: Notes,
@@ -264,8 +263,8 @@ impl Draft {
         }
     }
 
-    /// Adds upstreams for a domain; `.` is the root domain. If a domain gets several lists, the
-    /// first list applies, and a different later list adds a note.
+    /// Adds upstreams for a domain; `.` is the root domain. If this function is called several times for a domain, the
+    /// first list of upstreams applies. If a later list is different, a note is added.
     pub(super) fn forward(&mut self, domain: &str, upstreams: &[ServiceAddr], origin: &Origin) {
         let Some(domain) = self.domain(domain, origin) else { return };
         let before: Vec<ServiceAddr> = if domain == "." {
@@ -288,15 +287,16 @@ impl Draft {
         }
     }
 
-    /// Adds a domain that must be forwarded to the upstreams for the root domain, although dns64d
-    /// would answer it locally by default.
+    /// Adds a domain whose queries must go to the root domain's upstreams, although dns64d would answer it locally by
+    /// default.
     pub(super) fn add_root_domain(&mut self, domain: &str, origin: Origin) {
         if let Some(value) = self.domain(domain, &origin) {
             self.as_root.push(Located { value, origin });
         }
     }
 
-    /// Adds a `[[forward]]` entry to the root domain's upstreams for each domain added by [`Draft::add_root_domain`].
+    /// For each domain added by [`Draft::add_root_domain`], adds a `[[forward]]` entry with the root domain's
+    /// upstreams.
     fn add_root_forwards(&mut self) {
         let upstreams: Vec<ServiceAddr> =
             self.upstreams.iter().map(|located| located.value).collect();
@@ -467,9 +467,9 @@ impl Draft {
         text.push('\n');
     }
 
-    /// Writes the `[[upstream]]` entries, and the `[[forward]]` entries that assign domains to
-    /// upstreams. If a domain has a `[[forward]]` entry, the root domain also needs a `[[forward]]`
-    /// entry, because an upstream without a domain would be used for all names.
+    /// Writes the `[[upstream]]` entries, and the `[[forward]]` entries that assign domains to upstreams. If a domain
+    /// has a `[[forward]]` entry, the root domain also needs a `[[forward]]` entry. Without it, dns64d would use all
+    /// upstreams for the root domain, including those of the other domains.
     fn write_upstreams(&self, text: &mut String) {
         let root: Vec<ServiceAddr> = self.upstreams.iter().map(|located| located.value).collect();
         let mut body = String::new();
@@ -570,7 +570,7 @@ fn written(draft: &PrefixDraft) -> String {
     text + " }"
 }
 
-/// Formats a value on one line. An array is wrapped into lines of at most 100 characters.
+/// Formats a value. An array is written on several lines of at most 100 characters, and any other value on one line.
 fn in_lines(value: &Value) -> String {
     let Value::Array(items) = value else { return value.to_string() };
     let mut text = "[".to_owned();
@@ -590,8 +590,8 @@ fn networks(addresses: &Addresses) -> Value {
     Value::Array(addresses.written().into_iter().map(Value::String).collect())
 }
 
-/// True if dns64d requires `open-resolver` for these clients: they include a network larger than
-/// 1/256 of all addresses, other than fc00::/7.
+/// True if dns64d requires `open-resolver` for these clients. The key is required if the clients include a network with
+/// a prefix length below 8, except fc00::/7.
 fn is_open(clients: &Addresses) -> bool {
     let of_more = |text: String| {
         let len = text.rsplit_once('/').and_then(|(_, len)| len.parse::<u8>().ok());

@@ -1,8 +1,9 @@
 //! Conversion of Knot Resolver configurations: kresd.conf (version 5, Lua) and config.yaml (version 6).
 //!
-//! The dns64 module of Knot Resolver ignores DO. By default, the module excludes AAAA records in `::ffff/96`. This
-//! prefix is `::/96`, although its authors intended the IPv4-mapped addresses. If one record of an RRset is excluded,
-//! the whole RRset is ignored. A records are queried only after an answer without AAAA records.
+//! The dns64 module of Knot Resolver ignores the DO bit. By default, the module excludes AAAA records in `::ffff/96`.
+//! This prefix equals `::/96`, although its authors intended the IPv4-mapped addresses (`::ffff:0:0/96`). If one record
+//! of an RRset is excluded, the whole RRset is ignored. A records are queried only after an answer without AAAA
+//! records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -24,7 +25,7 @@ use super::values::{mebibytes, seconds, socket};
 const NO_VALIDATION: &str = "dns64d does not validate: use a validating upstream, and see trust-ad";
 /// Addresses of AAAA records that the dns64 module excludes by default.
 const DEFAULT_EXCLUDE: &str = "::ffff/96";
-/// Modules without effect on answers.
+/// Modules of Knot Resolver that do not affect answers.
 const IDLE_MODULES: &[&str] = &[
     "bogus_log",
     "detect_time_jump",
@@ -39,7 +40,8 @@ const IDLE_MODULES: &[&str] = &[
     "watchdog",
     "extended_error",
 ];
-/// Names, or beginnings of names, of functions that do not affect answers.
+/// Functions of Knot Resolver that do not affect answers. An entry is the name of a function, or the beginning of its
+/// name.
 const IDLE_CALLS: &[&str] =
     &["log_", "user", "verbose", "cache.", "event.", "nsid.", "stats.", "predict.", "worker."];
 

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The result reproduces the behaviour of the other server, and not only the text of its file. If a default of the
-//! other server differs from that of dns64d, the other server's default is written to the result. Examples are the AAAA
-//! records to ignore, A queries after errors, and private addresses below the well-known prefix. Unknown options are
-//! treated as affecting answers.
+//! other server differs from that of dns64d, the other server's default is written to the result. Such defaults
+//! concern, for example, which AAAA records are ignored, whether A records are queried after errors, and whether the
+//! well-known prefix may embed private addresses. An unknown option is assumed to affect answers.
 //!
 //! The crate `dns64` depends on this crate, and checks each result with its configuration code. Limits that both crates
 //! need are therefore defined here.
@@ -71,7 +71,7 @@ pub struct Imported {
 }
 
 /// Imports `file`, a configuration of the server software `source`. If `source` is `None`, the software is detected
-/// from the name or content of the file. `is_own` detects upstreams that are dns64d itself.
+/// from the name or content of the file. `is_own` returns true for an upstream that is dns64d itself.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or is malformed, if the server software is not detected, or if the result
@@ -98,7 +98,7 @@ pub fn import(file: &Path, source: Option<Source>, is_own: IsOwn) -> Result<Impo
 }
 
 impl Source {
-    /// All supported server software, with its names on the command line.
+    /// All supported server software, each with its name on the command line.
     pub const ALL: [(&str, Source); 6] = [
         ("bind", Source::Bind),
         ("unbound", Source::Unbound),

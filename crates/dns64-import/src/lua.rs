@@ -26,7 +26,7 @@ pub(super) enum Statement {
     Call(Node),
     /// An assignment to a setting of kresd.
     Set(String, Node),
-    /// An assignment to a variable. Uses of the variable are replaced by the value.
+    /// An assignment to a variable. The parser replaces each use of the variable by the value.
     Variable,
     /// A statement that cannot be parsed.
     Other(Location, String),
@@ -36,10 +36,10 @@ pub(super) enum Statement {
 const DEEPEST: usize = 16;
 /// Maximum length of a statement that cannot be parsed, in octets.
 const LONGEST: usize = 16 << 10;
-/// Constants of kresd, which are read as text.
+/// Names of Lua and kresd constants. The parser treats such a name as a text value, and not as a variable.
 const CONSTANTS: &[&str] =
     &["true", "false", "nil", "kB", "MB", "GB", "sec", "minute", "hour", "day"];
-/// Settings of kresd with names that contain no dot.
+/// Settings of kresd whose names contain no dot.
 const SETTINGS: &[&str] = &["modules"];
 
 /// Returns the statements of a file, in order.
@@ -96,7 +96,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the location and the file name of a `dofile('FILE')` statement.
+/// Returns the location and the file name of a `dofile('FILE')` statement, or `None` for any other statement.
 fn included(statement: &Statement) -> Option<(&Location, &str)> {
     let Statement::Call(Node { location, value: Value::Call(name, arguments) }) = statement else {
         return None;

@@ -17,7 +17,7 @@ use super::notes::Location;
 use super::prefix;
 use super::values::socket;
 
-/// Keys without effect on answers.
+/// Keys of mtd64-ng that do not affect answers.
 const IDLE: &[&str] =
     &["debugging", "resend-attempts", "response-maxlength", "selection-mode", "timeout-time"];
 

@@ -12,7 +12,7 @@ pub struct Location {
 }
 
 impl Location {
-    /// Creates the location of line `line` of `file`; lines are counted from 1.
+    /// Creates a location from a file and a line number. The first line has the number 1.
     pub(super) fn new(file: &Arc<str>, line: usize) -> Location {
         Location { file: file.clone(), line }
     }

@@ -1,8 +1,8 @@
 //! Conversion of the configuration of PowerDNS Recursor: recursor.conf (`key=value`) and, since
 //! version 5, recursor.yml. The keys of recursor.yml are converted to those of recursor.conf.
 //!
-//! In `allow-from` the most specific network decides. PowerDNS Recursor uses every AAAA record, and
-//! ignores DO.
+//! In `allow-from`, the most specific network decides. PowerDNS Recursor has no list of AAAA records to exclude. It
+//! ignores the DO bit.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -200,7 +200,7 @@ fn is_rfc6303(zone: &str) -> bool {
     }
 }
 
-/// Returns the octets of the IPv4 prefix that a reverse zone stands for, in address order.
+/// Returns the octets of the IPv4 prefix that belongs to a reverse zone, in the order of the address.
 fn octets(zone: &str) -> Option<Vec<u8>> {
     let octets = zone.strip_suffix(".in-addr.arpa")?;
     octets.split('.').rev().map(|octet| octet.parse().ok()).collect()
@@ -266,9 +266,9 @@ fn lines(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(), I
     Ok(())
 }
 
-/// Returns the files of an `include-dir`, which are read after the file that contains it. PowerDNS
-/// Recursor resolves a relative path against its working directory, which is not stated in the
-/// file. Therefore the folder of the file is used instead.
+/// Returns the files of an `include-dir`. They are read after the file that contains the `include-dir`. PowerDNS
+/// Recursor resolves a relative path against its working directory, which is not stated in the file. Therefore the
+/// folder of the file is used instead.
 fn include(
     by: &Path,
     named: &str,
@@ -290,8 +290,7 @@ fn without_comment(line: &str) -> &str {
     line[..comment.map_or(line.len(), |(at, _)| at)].trim()
 }
 
-/// Adds a setting. The setting replaces an earlier setting with the same key. With `+=`, it extends
-/// the values of the earlier setting instead.
+/// Adds a setting. If there is an earlier setting with the same key, `=` replaces its values, and `+=` adds to them.
 fn add(settings: &mut Vec<Setting>, setting: Setting, adds: bool) {
     let known = settings.iter_mut().find(|known| known.key == setting.key);
     match known {

@@ -33,8 +33,7 @@ pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
     (has_length && is_network && is_routed && !contains_well_known).then_some(prefix)
 }
 
-/// True if all bits that are set in the suffix come after the embedded IPv4 address, which follows
-/// the prefix.
+/// True if the suffix sets only bits that come after the embedded IPv4 address. The IPv4 address follows the prefix.
 pub(super) fn takes_suffix(prefix: Ipv6Net, suffix: Ipv6Addr) -> bool {
     // The IPv4 address and the reserved bits take 40 bits; after a /96 no bits are left.
     let free = u128::MAX.checked_shr(u32::from(prefix.prefix_len()) + 40).unwrap_or(0);

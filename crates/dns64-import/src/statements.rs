@@ -29,7 +29,7 @@ impl Statement {
         self.words.get(1).map(String::as_str)
     }
 
-    /// Returns the word after `key`.
+    /// Returns the word that follows the word `key` in the statement.
     pub(super) fn after(&self, key: &str) -> Option<&str> {
         let at = self.words.iter().position(|word| word == key)?;
         self.words.get(at + 1).map(String::as_str)
@@ -51,7 +51,7 @@ impl Statement {
     }
 }
 
-/// Syntax variant: the separator of statements, and the form of comments.
+/// Syntax of one of the two file formats. It determines the end of a statement and the form of comments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     /// named.conf: a statement ends with `;`. Comments begin with `#` or `//`, or are enclosed in
@@ -62,7 +62,7 @@ pub(super) enum Style {
 }
 
 impl Style {
-    /// True if a brace that is followed by the text `after` delimits a block.
+    /// True if a brace begins or ends a block, given the text `after` that follows the brace.
     fn is_brace(self, after: &str) -> bool {
         self == Style::Semicolons || after.is_empty() || after.starts_with(char::is_whitespace)
     }

@@ -33,7 +33,7 @@ pub(super) enum Value {
     Table(Vec<(String, Node)>),
     /// A function call in Lua: name and arguments.
     Call(String, Vec<Node>),
-    /// A Lua variable with an unknown value.
+    /// Name of a Lua variable whose value is unknown.
     Name(String),
 }
 
@@ -201,7 +201,8 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Subtracts the size of a value from the number of octets that may still be copied.
+    /// Subtracts the size of a value from the number of octets that may still be copied for anchors and aliases. Fails
+    /// if the value is larger than this number.
     fn charge_copy(&mut self, node: &Node, line: usize) -> Result<(), String> {
         let left = self.left.checked_sub(node.octets() as u64);
         self.left = left.ok_or_else(|| {

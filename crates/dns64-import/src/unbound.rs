@@ -1,7 +1,7 @@
 //! Conversion of Unbound's unbound.conf, which consists of clauses (`server:`) with one key and its values per line.
 //!
-//! In `access-control` the most specific network decides. The dns64 module uses every AAAA record,
-//! also queries for A records after errors, and ignores DO.
+//! In `access-control`, the most specific network decides. The dns64 module of Unbound has no list of AAAA records to
+//! exclude. It queries for A records even after errors, and ignores the DO bit.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -37,7 +37,7 @@ const CLAUSES: &[&str] = &[
     "rpz",
     "dnstap",
 ];
-/// Beginnings of names of keys in `server` that do not affect answers.
+/// Keys in the clause `server` that do not affect answers. An entry matches all key names that begin with its text.
 const IDLE: &[&str] = &[
     "aggressive-nsec",
     "cache-min-negative-ttl",
@@ -94,7 +94,7 @@ const IDLE: &[&str] = &[
     "verbosity",
 ];
 
-/// Types of `local-zone` that do not block the resolution of names without local data.
+/// Types of `local-zone` for which names without local data are still resolved.
 const RESOLVED: &[&str] =
     &["always_transparent", "inform", "nodefault", "noview", "transparent", "typetransparent"];
 /// Local zones that are built into Unbound, and that dns64d answers locally in every configuration.
@@ -125,7 +125,7 @@ impl Entry {
     }
 }
 
-/// A clause with its entries.
+/// A clause of an unbound.conf, such as `server:`, with its entries.
 struct Clause {
     location: Location,
     name: String,
@@ -239,7 +239,7 @@ impl Clauses {
     }
 }
 
-/// A word of a file. Quotes around the word are removed.
+/// A word of an unbound.conf. Quotes around the word are removed.
 struct Word {
     location: Location,
     text: String,
@@ -247,7 +247,8 @@ struct Word {
 }
 
 impl Word {
-    /// Returns the keyword before the first colon, and the text after the colon.
+    /// Returns the keyword before the first colon, and the text after the colon. Returns `None` if the word does not
+    /// begin with a keyword.
     fn keyword(&self) -> Option<(&str, &str)> {
         let (key, rest) = self.text.split_once(':').filter(|_| !self.is_quoted)?;
         let is_key = key.starts_with(|c: char| c.is_ascii_lowercase())
@@ -293,8 +294,8 @@ fn words(text: &str, name: &Arc<str>) -> Result<VecDeque<Word>, ImportError> {
     Ok(words)
 }
 
-/// Returns the first word of a line without its quotes, and its length including the quotes. A
-/// quote ends a keyword, as in `name:"."`. The error is the quote character that is not closed.
+/// Returns the first word of a line without its quotes, and the length of the word including the quotes. A quote ends a
+/// keyword, as in `name:"."`. If a quote is not closed, returns the quote character as an error.
 fn word(line: &str) -> Result<(&str, usize), char> {
     let quote = |c: char| matches!(c, '"' | '\'');
     if let Some(first) = line.chars().next().filter(|&c| quote(c)) {
@@ -387,9 +388,9 @@ fn has(modules: &str, module: &str) -> bool {
     modules.split_whitespace().any(|word| word == module)
 }
 
-/// Converts the built-in local zones. A `local-zone` with the name of a built-in zone replaces it.
-/// A `local-zone` for a name below a built-in zone makes the names below its own name resolvable,
-/// unless the type of the `local-zone` blocks them.
+/// Converts the built-in local zones. A `local-zone` with the name of a built-in zone replaces it. A `local-zone` may
+/// also have a name below a built-in zone. If its type does not block resolution, the names in it are resolved,
+/// although the built-in zone contains them.
 fn local_zones(server: &Clause, draft: &mut Draft) {
     let canonical = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
     let is_resolved =
@@ -437,8 +438,8 @@ fn local_zones(server: &Clause, draft: &mut Draft) {
     shadowed_forwards(&kept, &opened, draft);
 }
 
-/// Adds notes on forward zones within local zones. Unbound does not query the upstreams of these
-/// forward zones, but dns64d does.
+/// Adds notes on forward zones within local zones. Unbound answers names in these zones locally, whereas dns64d queries
+/// the upstreams of the forward zones.
 fn shadowed_forwards(local: &[String], opened: &[(String, &Entry)], draft: &mut Draft) {
     let is_in = |domain: &str, zone: &str| {
         let is_open = |name: &str| is_at_or_below(domain, name) && is_at_or_below(name, zone);
@@ -584,8 +585,8 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// Converts the keys for serving expired answers: their lifetime, and whether a client first waits
-/// for a new answer.
+/// Converts the keys for expired answers: how long they may be served, and whether a client first waits for a new
+/// answer.
 fn serve_expired(entry: &Entry, server: &Clause, draft: &mut Draft) {
     let ttl = server.find("serve-expired-ttl").and_then(|entry| seconds(entry.value()));
     // The value 0 means no limit.

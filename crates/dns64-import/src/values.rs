@@ -2,9 +2,9 @@
 
 use net::address::{HostAddr, ServiceAddr};
 
-/// Parses an address with an optional port: `192.0.2.53`, `192.0.2.53@5353`, `192.0.2.53:5353`,
-/// `[2001:db8::53]:5353` or `2001:db8::53#5353`. The default port is `port`. A link-local address
-/// may have a zone, as in `fe80::53%eth0@5353`.
+/// Parses an address with an optional port: `192.0.2.53`, `192.0.2.53@5353`, `192.0.2.53:5353`, `[2001:db8::53]:5353`
+/// or `2001:db8::53#5353`. The default port is `port`. A link-local address may have a zone identifier, as in
+/// `fe80::53%eth0@5353`.
 pub(super) fn socket(text: &str, port: u16) -> Option<ServiceAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);

@@ -63,8 +63,8 @@ fn with_zone<E: Error>(host: HostAddr) -> Result<(), E> {
     lack_of_zone(host).map_or(Ok(()), |reason| Err(E::custom(reason)))
 }
 
-/// Returns the reason why an address cannot be used, or `None` if it can be used. A link-local
-/// address needs a zone.
+/// Returns the reason why an address cannot be used, or `None` if it can be used. A link-local address needs a zone
+/// identifier.
 pub(super) fn lack_of_zone(host: HostAddr) -> Option<String> {
     host.lacks_zone()
         .then(|| format!("{host} is link-local: append its interface, for example \"{host}%eth0\""))

@@ -31,7 +31,7 @@ pub enum ConfigError {
     Invalid {
         /// Path of the configuration file.
         file: PathBuf,
-        /// Line number, from 1.
+        /// Line of the invalid value. The first line of the file has the number 1.
         line: usize,
         /// Description of the error, and the correct form.
         reason: String,

@@ -139,7 +139,7 @@ pub(crate) struct ListenKeys {
     expecting = "an address and port, or a table with one; write for example \"[::1]:53\" or { address = \"192.0.2.1:53\", xdp = true }"
 )]
 enum RawListenKeys {
-    /// An address and port served through the kernel's network stack.
+    /// An address and port. Datagrams pass through the kernel's network stack.
     Address(#[schemars(with = "String")] ServiceAddr),
     /// An address and port with further keys.
     Table(ListenTable),
@@ -214,7 +214,7 @@ pub(crate) struct TranslationKeys {
     /// Prefixes of synthesized addresses. An empty list disables translation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prefixes: Option<Vec<PrefixKeys>>,
-    /// Prefixes to use for an IPv4 address that is in the `ranges` of several prefixes.
+    /// Selection of prefixes for an IPv4 address that is in the `ranges` of several prefixes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) select: Option<Select>,
     /// AAAA records with addresses in these networks are ignored (RFC 6147 §5.1.4).
@@ -227,7 +227,7 @@ pub(crate) struct TranslationKeys {
     /// Synthesize from signed answers even for clients that set DO.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) break_dnssec: Option<bool>,
-    /// Synthesize only for queries with RD.
+    /// Synthesize only for queries with RD=1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) recursive_only: Option<bool>,
     /// Query A and AAAA records at the same time.
@@ -305,7 +305,7 @@ struct RawPrefixKeys {
     probe: Option<ProbeKeys>,
 }
 
-/// A prefix, or the keyword for all discovered prefixes.
+/// Value of the key `prefix`: a prefix, or the keyword for all discovered prefixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -342,7 +342,7 @@ impl From<WrittenPrefix> for String {
 pub(crate) struct ProbeKeys {
     /// IPv4 address of a host that accepts TCP connections through the NAT64.
     pub(crate) address: std::net::Ipv4Addr,
-    /// TCP port of this host.
+    /// TCP port to which the health checks connect.
     #[schemars(range(min = 1, max = 65_535))]
     pub(crate) port: u16,
     /// Interval between health checks; 1 s to 1 day.
@@ -408,7 +408,7 @@ impl TryFrom<RawPrefixKeys> for PrefixKeys {
 }
 
 impl PrefixKeys {
-    /// Creates an entry for `prefix` in which all IPv4 addresses may be embedded.
+    /// Creates an entry for `prefix`, without a restriction of the IPv4 addresses by `ranges`.
     pub(crate) fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
         PrefixKeys {
             written: WrittenPrefix::Fixed(prefix),
@@ -437,16 +437,17 @@ impl PrefixKeys {
         self.name.as_deref()
     }
 
-    /// True if `prefix`, one of the prefixes for which this entry stands, is draining: it is not
-    /// used for new answers. If the entry stands for the discovered prefixes, `prefix` is draining
-    /// even if only a separate entry for `prefix` in `list` has `draining = true`.
+    /// True if `prefix` is draining, so that it is not used for new answers. `prefix` is one of the prefixes for which
+    /// this entry stands. If the entry stands for the discovered prefixes, the key `draining = true` may also be in a
+    /// separate entry for `prefix` in `list`.
     pub(crate) fn is_draining(&self, prefix: &Prefix, list: &[PrefixKeys]) -> bool {
         let is_same = |own: &Prefix| own.network() == prefix.network() && own.len() == prefix.len();
         let drains = |keys: &PrefixKeys| keys.draining && keys.prefix.as_ref().is_some_and(is_same);
         self.draining || self.is_discovered() && list.iter().any(drains)
     }
 
-    /// Returns the keys of the health check of these prefixes, if it is configured.
+    /// Returns the keys of the health checks for the prefixes of this entry, or `None` if no health checks are
+    /// configured.
     pub(crate) fn probe(&self) -> Option<&ProbeKeys> {
         self.probe.as_ref()
     }
@@ -859,8 +860,7 @@ pub struct UpstreamKeys {
     /// Name by which a `[[forward]]` refers to this upstream. The default is the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
-    /// Query this upstream over AF_XDP (kernel bypass), on the interface through which the upstream
-    /// is routed.
+    /// Query this upstream over AF_XDP (kernel bypass), on the interface that leads to the upstream.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) xdp: bool,
 }

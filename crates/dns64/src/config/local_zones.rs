@@ -122,9 +122,8 @@ impl Visitor<'_> for Name {
     }
 }
 
-/// Returns each locally answered zone once. The reverse zones of the prefixes are left out.
-/// `is_forwarded` returns true for the domain of a `[[forward]]`. Such a domain is not answered
-/// locally.
+/// Returns the locally answered zones without duplicates, except the reverse zones of the prefixes. The domain of a
+/// `[[forward]]` is not answered locally; `is_forwarded` returns true for such a domain.
 pub(super) fn in_effect(
     keys: &LocalZoneKeys,
     is_forwarded: impl Fn(&LowerName) -> bool,

@@ -1,5 +1,5 @@
-//! Networks in the configuration file: `192.0.2.0/24`, a single address such as `192.0.2.1`, or the
-//! name of a list in `[networks]`. A `!` before any of these marks an exception.
+//! Lists of networks in the configuration file. An entry is a network such as `192.0.2.0/24`, a single address such as
+//! `192.0.2.1`, or the name of a list in `[networks]`. A `!` before an entry marks an exception.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,8 +53,8 @@ impl IpNetwork for Ipv6Net {
     }
 }
 
-/// A list of networks in the file. The first entry that covers an address decides whether the
-/// address is in the list. An address that no entry covers is not in the list.
+/// A list of networks in the configuration file. The first entry that covers an address decides whether the address is
+/// in the list. An address that no entry covers is not in the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkList<N>(Vec<ListEntry<N>>);
 
@@ -139,8 +139,8 @@ impl<N: IpNetwork> Visitor<'_> for Text<N> {
     }
 }
 
-/// Returns an error message if the text is a network or an address of the IP version that the list
-/// does not accept. Returns `None` if the text is neither a network nor an address.
+/// Returns an error message if the text is a network or an address, but the list does not accept its IP version.
+/// Returns `None` if the text is neither a network nor an address.
 fn other_kind<N: IpNetwork>(text: &str) -> Option<String> {
     let network = text.parse::<IpNet>().ok();
     let network = network.or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
@@ -185,7 +185,7 @@ impl<'a> NamedNetworks<'a> {
         Ok(named)
     }
 
-    /// Converts a list, and replaces each name with the list that has this name in `[networks]`.
+    /// Converts a list of networks. Each name in it is replaced by the list that has this name in `[networks]`.
     pub(super) fn look_up<N: IpNetwork>(
         &self,
         list: &NetworkList<N>,
@@ -193,9 +193,8 @@ impl<'a> NamedNetworks<'a> {
         self.list(list, Some, &mut Vec::new())
     }
 
-    /// Converts a list in the same way as [`NamedNetworks::look_up`]. The function `of` converts a
-    /// single network. `open` contains the names of the lists that are being converted, outermost
-    /// first.
+    /// Converts a list of networks in the same way as [`NamedNetworks::look_up`]. The function `of` converts a single
+    /// network. `open` contains the names of the lists that are being converted, outermost first.
     fn list<W: IpNetwork, N: IpNetwork>(
         &self,
         list: &NetworkList<W>,

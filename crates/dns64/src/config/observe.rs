@@ -21,7 +21,7 @@ pub(crate) struct ControlKeys {
     pub(crate) group: Option<String>,
 }
 
-/// Format of log lines.
+/// Format of the lines of a log.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -119,11 +119,11 @@ impl Default for DnstapKeys {
 
 /// Maximum length of a socket path, in octets (unix(7)).
 const LONGEST_SOCKET: usize = 107;
-/// Maximum length of an identity, in octets. Host names cannot be longer.
+/// Maximum length of the server identity for dnstap, in octets. Host names cannot be longer.
 const LONGEST_IDENTITY: usize = 255;
 
-/// Returns the first error in these tables: the path of the key, and a message that shows the
-/// correct form.
+/// Returns the first error in the tables `[control]`, `[query-log]` and `[dnstap]`: the path of the key, and a message
+/// that shows the correct form.
 pub(super) fn fault(
     control: &ControlKeys,
     log: &QueryLogKeys,

@@ -1,4 +1,4 @@
-//! Selection of the policy for a client and a name.
+//! Selection of the translation policy for a client and a queried name.
 //!
 //! ```text
 //! in a group    [[group.domain]] ─► [[domain]] ─► [group.dns64] ─► [dns64]      others    [[domain]] ─► [dns64]
@@ -32,7 +32,8 @@ use crate::translation::prefix::Prefix;
 pub(super) enum BadPolicy {
     /// A list of networks is invalid.
     List(BadList),
-    /// Offset in the file in octets, and a message that describes the error and the correct form.
+    /// Position of the error in the file, as an offset in octets, and a message that describes the error and the
+    /// correct form.
     At(usize, String),
     /// Path of the key, and a message that describes the error and the correct form.
     Path(String, String),
@@ -47,7 +48,7 @@ impl From<BadList> for BadPolicy {
 /// The policies of all clients for all names.
 #[derive(Clone, Debug)]
 pub(crate) struct Policies {
-    /// Indices of the `[[domain]]` entries, which are the same for all groups.
+    /// For each domain of a `[[domain]]` entry, the index of the entry. These entries apply to all groups.
     domains: DomainTable<usize>,
     /// Clients of each group, in the order of the configuration file.
     members: Lists,
@@ -61,9 +62,9 @@ pub(crate) struct Policies {
 struct GroupPolicies {
     /// Policy for names outside of all configured domains.
     policy: Policy,
-    /// Policies for names in a `[[domain]]`, by index of the entry.
+    /// Policies for names in the domain of a `[[domain]]` entry, by index of the entry.
     by_domain: Vec<Policy>,
-    /// Policies for names in a `[[group.domain]]` of this group, by domain.
+    /// Policies for names in the domain of a `[[group.domain]]` entry of this group, by domain.
     own: DomainTable<GroupDomain>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct PolicySource {
     pub domain: Option<usize>,
 }
 
-/// Policies for names within a `[[group.domain]]`.
+/// Policies for names in the domain of a `[[group.domain]]` entry.
 #[derive(Clone, Debug)]
 struct GroupDomain {
     /// Index of the entry among the `[[group.domain]]` entries of the group.
@@ -86,14 +87,14 @@ struct GroupDomain {
     /// Policy for names outside of the domains in `below`. It includes the keys of the longest
     /// `[[domain]]` that contains this domain, if there is one.
     policy: Policy,
-    /// Policies for names within a `[[domain]]` that lies below this domain. The key of the map is the index of the
-    /// `[[domain]]` entry.
+    /// Policies for names in a more specific domain, which has a `[[domain]]` entry and lies below this domain. The key
+    /// of the map is the index of the `[[domain]]` entry.
     below: FxHashMap<usize, Policy>,
 }
 
 impl Policies {
-    /// Builds the policies of a configuration for `live`, the current state of the prefixes.
-    /// Missing keys of `[dns64]` must have been set to their defaults.
+    /// Builds the policies of a configuration. `live` is the current state of the prefixes. Missing keys of `[dns64]`
+    /// must have been set to their defaults.
     pub(super) fn new(
         config: &Config,
         named: &NamedNetworks<'_>,
@@ -154,8 +155,8 @@ impl Policies {
         (PolicySource { group: index, group_domain: own.map(|own| own.index), domain }, policy)
     }
 
-    /// Returns the clients of each group. The flag is true if these clients get synthesized answers
-    /// for names outside of all domains.
+    /// Returns the clients of each group, with a flag. The flag is true if the clients get synthesized answers for
+    /// names outside of all configured domains.
     pub(super) fn groups(&self) -> impl Iterator<Item = (&Networks<IpNet>, bool)> {
         let synthesizes = self.groups.iter().map(|group| group.policy.synthesizes());
         self.members.all().iter().zip(synthesizes)
@@ -186,7 +187,7 @@ struct TableInputs<'a> {
     live: &'a LivePrefixes,
 }
 
-/// Prefixes of one table, including the discovered prefixes that are currently known.
+/// Prefixes in one table of the configuration, including the discovered prefixes that are currently known.
 #[derive(Clone, Debug, Default)]
 struct Prefixes {
     mappings: Vec<Mapping>,
@@ -325,12 +326,12 @@ impl Domains {
         self.all.iter().map(|(_, layer)| layer)
     }
 
-    /// Returns the keys for exactly this domain.
+    /// Returns the keys of the entry whose domain equals `domain`.
     fn exactly(&self, domain: &LowerName) -> Option<&TableKeys> {
         self.indices.has(domain).then(|| self.covering(domain)).flatten()
     }
 
-    /// Returns the keys for the longest domain that contains this domain.
+    /// Returns the keys of the entry with the longest domain that contains `domain`.
     fn covering(&self, domain: &LowerName) -> Option<&TableKeys> {
         self.indices
             .get(domain.wire())
@@ -370,7 +371,7 @@ fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     Ok(())
 }
 
-/// Reason why the well-known prefix must not embed an address that is not global.
+/// Part of an error message: the well-known prefix must embed only global IPv4 addresses.
 pub(super) const NOT_GLOBAL: &str =
     "64:ff9b::/96 is for global IPv4 addresses (RFC 6052 §3.1); write allow-non-global = true";
 
@@ -426,7 +427,7 @@ fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
     Err(BadPolicy::Path(format!("group.{number}.dns64.{key}"), reason))
 }
 
-/// Keys of a `[[group]]`. The default value, without any keys, is for clients without a group.
+/// Keys of a `[[group]]`. The default value has no keys, and is used for clients without a group.
 #[derive(Default)]
 struct Group {
     layer: TableKeys,
@@ -476,7 +477,7 @@ impl Group {
     }
 }
 
-/// Tables that determine one policy, in descending order of precedence.
+/// Configuration tables that determine one policy, in descending order of precedence.
 struct TableStack<'a> {
     own: Option<&'a TableKeys>,
     common: Option<&'a TableKeys>,

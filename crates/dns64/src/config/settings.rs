@@ -83,13 +83,13 @@ pub struct Settings {
     pub(crate) upstreams: Vec<Upstream>,
     /// True if the upstreams are those of the system's resolv.conf.
     pub(crate) follows_system: bool,
-    /// Addresses of this server in resolv.conf, which are not queried.
+    /// Addresses in resolv.conf on which this server itself listens. They are not queried.
     pub(crate) left_out: Vec<ServiceAddr>,
-    /// Link-local addresses without a zone in resolv.conf, which cannot be used.
+    /// Link-local addresses in resolv.conf that cannot be used, because they have no zone identifier.
     without_zone: Vec<HostAddr>,
     /// Routes, beginning with the longest domain. The last route is for the root.
     pub(crate) routes: Vec<Route>,
-    /// Index into `routes` for each domain. The last route is not included.
+    /// Index into `routes` for each domain, except for the last route.
     routes_by_domain: DomainTable<usize>,
     /// Sets of domain names. The names in a set have the same upstreams.
     pub(crate) upstream_sets: UpstreamSets,
@@ -211,7 +211,7 @@ impl Settings {
         self.config.forwarding.order.unwrap_or(default)
     }
 
-    /// Returns a description of the upstreams and of the place where they are configured.
+    /// Returns a description of the upstreams and of their source: resolv.conf or the configuration.
     pub(crate) fn upstreams_in_words(&self) -> String {
         let list = |addresses: &mut dyn Iterator<Item = ServiceAddr>| {
             addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
@@ -354,15 +354,14 @@ impl Settings {
         })
     }
 
-    /// Returns the time limit for one lookup, including all attempts. With serve-stale, the limit
-    /// is at most [`STALE_AFTER`], the time after which a client gets an expired answer (RFC 8767
-    /// §5 suggests 1.8 s).
+    /// Returns the time limit for one lookup, including all attempts. If expired answers may be served, the limit is at
+    /// most [`STALE_AFTER`]. After this time, a client gets an expired answer (RFC 8767 §5 suggests 1.8 s).
     pub(crate) fn timeout(&self) -> Duration {
         let timeout = self.config.forwarding.timeout;
         if self.ttl.stale.is_some() { timeout.min(STALE_AFTER) } else { timeout }
     }
 
-    /// Returns the effective configuration in the form of a file.
+    /// Returns the effective configuration as the text of a configuration file.
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.config).unwrap_or_else(|e| format!("# cannot be formatted: {e}\n"))
     }
@@ -564,8 +563,8 @@ impl Checker<'_> {
         between("limits.tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")
     }
 
-    /// Checks the probes and names of prefixes. Also checks that `[discovery]` has a source if an
-    /// entry with `"discover"` exists.
+    /// Checks the health checks and the names of prefixes. If an entry with `prefix = "discover"` exists, also checks
+    /// that `[discovery]` has a source.
     fn check_probes(&self, config: &Config) -> Result<(), ConfigError> {
         for (path, prefix) in prefix_locations(config) {
             if let Some(probe) = prefix.probe() {

@@ -1,4 +1,4 @@
-//! The system's name servers in resolv.conf(5), excluding this server itself.
+//! The name servers that the system lists in resolv.conf(5), except this server itself.
 //!
 //! A host that runs dns64d often also uses dns64d as its resolver, and lists it in resolv.conf.
 //! Upstream queries from dns64d to itself would loop. Entries of resolv.conf with an address on
@@ -49,7 +49,7 @@ pub(super) struct NameServers {
     pub(super) others: Vec<ServiceAddr>,
     /// Addresses of this server itself, which are not queried.
     pub(super) own: Vec<ServiceAddr>,
-    /// Link-local addresses without a zone, which cannot be used.
+    /// Link-local addresses that cannot be used, because they have no zone identifier.
     pub(super) without_zone: Vec<HostAddr>,
 }
 
@@ -92,17 +92,16 @@ pub(crate) fn is_own(listen: &[ServiceAddr], server: ServiceAddr) -> bool {
     })
 }
 
-/// True if two services at the same address are in the same zone. A zone can be written as the name
-/// or as the index of an interface.
+/// True if two services at the same IP address also have the same port, and zone identifiers of the same interface. A
+/// zone identifier can be the name or the index of the interface.
 fn is_same_zone(one: ServiceAddr, other: ServiceAddr) -> bool {
     let is_same = || Some(one.resolve().ok()? == other.resolve().ok()?);
     one == other || is_same().unwrap_or(false)
 }
 
-/// True if `server` is an address of this host. If the destination of a packet is an address of
-/// this host, the kernel chooses the same address as the source. A connected UDP socket shows this
-/// source address without sending a packet. Unlike a listing of the interfaces, this test also
-/// works in a sandbox.
+/// True if `server` is an address of this host. The test connects a UDP socket to `server`, and reads the source
+/// address that the kernel chooses. If `server` is an address of this host, the kernel chooses the same address. No
+/// packet is sent. Unlike a listing of the interfaces, the test also works in a sandbox.
 fn is_of_this_host(server: ServiceAddr) -> bool {
     let any = if server.is_ipv4() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED)

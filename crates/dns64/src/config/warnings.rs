@@ -71,8 +71,8 @@ impl Settings {
         strings(self.text()).iter().filter_map(warning).collect()
     }
 
-    /// Warns of groups whose IPv4 clients get synthesized answers, and of each network in a group
-    /// if all clients in this network get REFUSED.
+    /// Warns of two errors in groups: IPv4 clients get synthesized answers, or all clients in a network of the group
+    /// get REFUSED.
     fn warn_of_groups(&self, warnings: &mut Vec<String>) {
         for (number, (members, synthesizes)) in self.policies.groups().enumerate() {
             let location = self.location(&format!("group.{number}.clients"));
@@ -93,7 +93,7 @@ impl Settings {
         }
     }
 
-    /// Warns of each domain whose prefixes apply to no client.
+    /// Warns of each `[[domain]]` whose prefixes are never used, because all clients are in groups without prefixes.
     fn warn_of_domains(&self, warnings: &mut Vec<String>) {
         let groups = || self.policies.groups();
         let is_grouped = |net: &IpNet| {
@@ -140,8 +140,8 @@ fn at(file: &Path, line: usize) -> String {
 
 /// True if `members` contains addresses of `net`, and if all these addresses get REFUSED.
 fn is_refused(net: IpNet, members: &Networks<IpNet>, allowed: &Networks<IpNet>) -> bool {
-    // Membership in these lists changes only at the boundaries of networks, so it is enough to test
-    // these addresses.
+    // Membership in `members` and `allowed` changes only at the boundaries of networks, so it is enough to test the
+    // addresses at these boundaries.
     let mut edges: Vec<IpAddr> = members.edges();
     edges.extend(allowed.edges());
     let mut among =
