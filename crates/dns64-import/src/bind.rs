@@ -2,8 +2,8 @@
 //!
 //! Several `dns64` statements can apply to one client: those with a `clients` list that contains the client. The client
 //! gets the prefixes of all these statements, in the order of the file. An AAAA record is ignored only if all these
-//! statements exclude it. Clients with the same statements become one group. A records are queried only after an answer
-//! without AAAA records, and never after an error.
+//! statements exclude it. Clients with the same statements become one group. BIND queries for A records only after an
+//! answer without AAAA records, and never after an error.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -2,8 +2,8 @@
 //!
 //! The dns64 module of Knot Resolver ignores the DO bit. By default, the module excludes AAAA records in `::ffff/96`.
 //! This prefix equals `::/96`, although its authors intended the IPv4-mapped addresses (`::ffff:0:0/96`). If one record
-//! of an RRset is excluded, the whole RRset is ignored. A records are queried only after an answer without AAAA
-//! records.
+//! of an RRset is excluded, the whole RRset is ignored. Knot Resolver queries for A records only after an answer
+//! without AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;

@@ -21,7 +21,8 @@ use super::prefix;
 use super::tree::{self, Node};
 use super::values::socket;
 
-/// Names, or beginnings of names, of settings that do not affect answers.
+/// Settings of PowerDNS Recursor that do not affect answers. An entry is the name of a setting, or the beginning of its
+/// name.
 const IDLE: &[&str] = &[
     "aggressive-",
     "allow-notify",

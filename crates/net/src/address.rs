@@ -190,7 +190,7 @@ impl ServiceAddr {
     }
 
     /// Returns the address for a socket. If the address has a zone identifier, the result contains the current index of
-    /// that interface.
+    /// the interface.
     ///
     /// # Errors
     /// Returns an error if there is no such interface. The error message contains its name.

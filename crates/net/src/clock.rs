@@ -1,5 +1,5 @@
-//! Clocks. Durations are measured with the monotonic clock. The wall clock is used only for labels, kernel timestamps,
-//! and a common start with other hosts.
+//! Functions that read the clocks. Durations are measured with the monotonic clock. The wall clock is used only for
+//! labels, kernel timestamps, and a common start with other hosts.
 
 use std::io;
 
@@ -152,7 +152,7 @@ impl ClockError {
 struct Reading {
     monotonic: Nanos,
     other: Nanos,
-    /// Maximum time between the two readings.
+    /// Upper bound for the time between the two readings.
     between: Nanos,
 }
 
@@ -185,7 +185,7 @@ impl Reading {
 pub struct ClockRate {
     monotonic: Nanos,
     raw: Nanos,
-    /// Maximum time between the two readings.
+    /// Upper bound for the time between the two readings.
     error: Nanos,
 }
 

@@ -218,8 +218,8 @@ mod tests {
         assert!(disciplines().unwrap().iter().any(is_it));
     }
 
-    /// Returns the waits found by samples taken every 20 ms. Each sample contains the octets that had left and the
-    /// octets that were waiting. All packets are 100 octets long.
+    /// Returns the waiting times computed from samples taken every 20 ms. Each sample contains the octets that had left
+    /// and the octets that were waiting. All packets are 100 octets long.
     fn waits(samples: &[(u64, u32)]) -> (Vec<(u64, u64)>, u64) {
         let (mut waiting, mut found) = (Waiting::default(), Vec::new());
         for (number, &(left, backlog)) in (1..).zip(samples) {

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(changes(&mut running, ""), ("cache.max-ttl".into(), String::new()));
     }
 
-    /// The book lists the same keys as this module.
+    /// The user documentation lists the same keys as this module.
     #[test]
     fn the_book_lists_the_keys_that_wait() {
         let book = include_str!("../../../../docs/src/dns64d/operation.md");

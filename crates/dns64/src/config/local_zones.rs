@@ -166,8 +166,7 @@ mod tests {
         read(&format!("{text}{UPSTREAM}")).unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
-    /// RCODE of the local answer to an A query for `name`. `None` if the query is not answered
-    /// locally.
+    /// Returns the RCODE of the local answer to an A query for `name`, or `None` if the query is not answered locally.
     fn answer(settings: &Settings, client: &str, name: &str) -> Option<Rcode> {
         let client: IpAddr = client.parse().unwrap();
         let name = name.parse().unwrap();

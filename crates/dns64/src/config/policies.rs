@@ -580,8 +580,7 @@ mod tests {
         Settings::from_text(&text, Path::new("test.toml")).expect_err(&text).to_string()
     }
 
-    /// Effective values for a client and a name: prefixes, ignore-aaaa, fallback-native, mode,
-    /// filter-a.
+    /// Returns the effective values for a client and a name: prefixes, ignore-aaaa, fallback-native, mode and filter-a.
     fn counts(settings: &Settings, client: &str, name: &str) -> String {
         let name: LowerName = name.parse().unwrap();
         let rules = settings.rules(client.parse().unwrap(), &name, Nanos(0));

@@ -737,7 +737,7 @@ mod tests {
         assert!(error.starts_with("test.toml:1:") && error.contains("itself"), "{error}");
     }
 
-    /// resolv.conf(5): "in the order listed".
+    /// The name servers of resolv.conf are queried "in the order listed" (resolv.conf(5)).
     #[test]
     fn order_of_upstreams_depends_on_their_source() {
         let system = "nameserver 192.0.2.1\nnameserver 2001:db8::53\n";

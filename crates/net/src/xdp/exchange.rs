@@ -157,7 +157,7 @@ impl Sender {
         !self.copies
     }
 
-    /// Adds the frames of packets that have been sent to the free frames.
+    /// Frees the frames of all packets that have been sent.
     fn reap(&mut self) {
         while let Some(address) = self.outgoing.left() {
             self.free.push(address);

@@ -104,7 +104,7 @@ pub(super) enum MatchAction {
 
 /// `XDP_PASS` of linux/bpf.h: the packet is passed on to the kernel's network stack.
 pub(super) const XDP_PASS: i32 = 2;
-/// Numbers of helper functions in linux/bpf.h.
+/// Numbers of BPF helper functions in linux/bpf.h.
 const KTIME_GET_NS: i32 = 5;
 const REDIRECT_MAP: i32 = 51;
 const XDP_ADJUST_META: i32 = 54;
@@ -327,7 +327,8 @@ impl Writer {
     }
 
     /// Appends the test of whether a packet matches one [`Claim`]. The packet matches if two conditions hold. The
-    /// octets of its address at `at`, combined with `mask`, equal `network`. Its port, in R7, is one of `ports`.
+    /// octets of its destination address, masked with `mask`, equal `network`. Its destination port, in R7, is one of
+    /// `ports`. The address begins at the octet `at` of the packet.
     fn claimed(&mut self, n: usize, at: i16, network: &[u8], mask: &[u8], ports: &Ports) {
         let words = |octets: &[u8]| -> Vec<i32> {
             let four = octets.chunks_exact(4).map(|four| [four[0], four[1], four[2], four[3]]);
@@ -448,7 +449,8 @@ mod tests {
         assert!((65..75).contains(&usual), "{usual} instructions");
     }
 
-    /// Covers programs for each claimed family, and a program without claims, which `probe` uses.
+    /// The verifier accepts programs with claims for IPv4, for IPv6 and for both. It also accepts a program without
+    /// claims, which `probe` uses.
     #[test]
     fn the_verifier_takes_every_kind_of_program() {
         if !is_root("the_verifier_takes_every_kind_of_program") {
@@ -582,8 +584,8 @@ mod tests {
         }
     }
 
-    /// The program and a simple parser in Rust agree on frames whose addresses, ports, lengths and headers are at or
-    /// next to the claims' limits.
+    /// The BPF program and a simple parser in Rust give the same result for many frames. The addresses, ports, lengths
+    /// and headers of these frames are at or next to the limits of a claim.
     #[test]
     fn random_frames_are_judged_as_the_rules_say() {
         let Some(program) = loaded("random_frames_are_judged_as_the_rules_say") else { return };
@@ -705,7 +707,7 @@ mod tests {
         })
     }
 
-    /// A set belongs to one address, and the program sees every change at once.
+    /// Each set of ports applies to one address. The program applies each change of a set immediately.
     #[test]
     fn ports_of_a_set_are_taken_while_they_are_in_it() {
         let test = "ports_of_a_set_are_taken_while_they_are_in_it";

@@ -1,4 +1,5 @@
-//! The AF_XDP socket of one queue, with its rings and the memory of its frames.
+//! The AF_XDP socket of one queue, with its rings and its frames: buffers for packets, in memory shared with the
+//! kernel.
 //!
 //! A [`Queue`] sends replies in the frames in which it received their queries. For use by two threads, a queue can be
 //! split into halves. [`Incoming`] then uses the frames for received packets, and [`Outgoing`] sends from separate
@@ -18,10 +19,11 @@ use super::bpf::Attached;
 use super::filter::STAMP;
 use super::ring::{Consumer, Mapping, Producer, RingKind, get_option, set_option};
 
-/// Size of a frame in octets. A frame holds the kernel's headroom of 256 octets and an Ethernet packet of the usual
-/// MTU.
+/// Size of a frame in octets. A frame is a buffer for one packet, in memory shared with the kernel. It has space for
+/// the kernel's headroom of 256 octets and an Ethernet packet of the usual MTU.
 const FRAME: usize = 2048;
-/// Maximum number of packets that the kernel sends per call (`XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17; 32 before).
+/// Socket option and value for the maximum number of packets that the kernel sends per call (`XDP_MAX_TX_SKB_BUDGET`,
+/// since Linux 6.17). Earlier kernels send at most 32.
 const SEND_BUDGET: (libc::c_int, u32) = (9, 256);
 /// Maximum number of send calls for the same packets while the kernel cannot accept all of them.
 const SEND_TRIES: u32 = 200;
@@ -103,7 +105,7 @@ pub(super) struct Incoming {
     fill: Producer<u64>,
     received: Consumer<libc::xdp_desc>,
     socket: Arc<Socket>,
-    /// True if the device writes received packets directly into the frames.
+    /// True if the device writes received packets directly into the shared memory.
     zero_copy: bool,
 }
 
@@ -112,7 +114,7 @@ pub(super) struct Outgoing {
     completion: Consumer<u64>,
     transmit: Producer<libc::xdp_desc>,
     socket: Arc<Socket>,
-    /// True if the device reads the data of sent packets directly from the frames.
+    /// True if the device reads sent packets directly from the shared memory.
     zero_copy: bool,
     /// In modes other than zero-copy, the number of packets that the interface dropped when the kernel sent them.
     dropped: u64,
@@ -122,8 +124,8 @@ pub(super) struct Outgoing {
 struct Socket {
     descriptor: OwnedFd,
     memory: Mapping,
-    /// Keeps the filter attached as long as a queue exists. It is declared after the descriptor, so that the descriptor
-    /// is dropped first.
+    /// Keeps the filter attached as long as a queue exists. This field is declared after `descriptor`, so that the
+    /// socket is closed before the filter is detached.
     _attached: Arc<Attached>,
 }
 

@@ -1,5 +1,5 @@
-//! The four rings of an AF_XDP socket and the memory of its frames, shared with the kernel
-//! (Documentation/networking/af_xdp.rst in its source).
+//! The four rings of an AF_XDP socket, and the memory for its frames (buffers for packets). The kernel has access to
+//! all of this memory (Documentation/networking/af_xdp.rst in its source).
 //!
 //! ```text
 //!            fill ring                receive ring

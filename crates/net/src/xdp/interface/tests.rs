@@ -48,7 +48,7 @@ fn answer(servers: &mut [Server], count: usize) -> Vec<(SocketAddr, Vec<u8>)> {
     seen
 }
 
-/// Returns the total number of losses.
+/// Returns the total number of packets that the servers have lost.
 fn drops(servers: &[Server]) -> u64 {
     servers.iter().map(|server| server.drops().unwrap()).sum()
 }
@@ -96,8 +96,8 @@ fn xdp_server_answers_in_generic_mode() {
     queries_are_answered("xdp-generic", Mode::Generic, AttachMode::Generic);
 }
 
-/// Sockets of the stack receive all unclaimed packets while AF_XDP is on, and all packets afterwards, even without
-/// cleanup.
+/// While AF_XDP is in use, ordinary sockets receive all packets that match no claim. Afterwards, they receive all
+/// packets, even if nothing is cleaned up explicitly.
 #[test]
 fn others_lose_nothing_to_the_filter() {
     on_a_pair("xdp-others", |client| {
@@ -360,7 +360,8 @@ fn a_link_local_address_is_found_by_its_scope() {
     });
 }
 
-/// Replies that outnumber the frames may wait for the same upstream answer, and are then sent together.
+/// Many replies may wait for the same upstream answer and are then sent together. There may be more replies than
+/// frames.
 #[test]
 fn a_batch_larger_than_the_ring_is_sent() {
     on_a_pair("more than there is room for", |_far| {
@@ -482,7 +483,7 @@ fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
     });
 }
 
-/// Each missing requirement is reported by a sentence with advice. Other errors concern one mode only.
+/// Each missing requirement is reported by a sentence with advice. Other errors concern only one attach mode.
 #[test]
 fn host_errors_differ_from_errors_of_one_mode() {
     let told = |step, number, release: &str| {
