@@ -108,7 +108,7 @@ pub(crate) enum Command {
     /// Print the completion script for a shell
     #[command(after_help = help::below("completions"))]
     Completions {
-        /// Shell
+        /// Shell for which to print the script
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder
@@ -120,7 +120,7 @@ pub(crate) enum Command {
     /// Measure the CPU time that sending needs on this host, and print it as JSON
     #[command(hide = true)]
     SendCost(SendCostArguments),
-    /// Execute the requests that a campaign sends on standard input, until standard input is closed
+    /// Read the requests of a campaign from standard input and execute them, until standard input is closed
     #[command(hide = true)]
     Agent(Agent),
     /// Run dns64d; used by quickstart
@@ -138,16 +138,16 @@ pub(crate) struct Traffic {
     /// Duration of a trial; RFC 8219 requires at least 60 s
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) duration: Duration,
-    /// Timeout of a query: a reply that takes this long or longer is not valid. RFC 8219 allows at most 1 s.
-    /// `self-test` uses a quarter of this time [default: 1s, or a twentieth of --duration if --duration is below 20s]
+    /// Timeout of a query: a reply that takes this long or longer is not valid. RFC 8219 allows at most 1 s. A
+    /// self-test uses a quarter of this timeout [default: 1s, or a twentieth of --duration if --duration is below 20s]
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = LOAD)]
     pub(crate) timeout: Option<Duration>,
     /// Block of IPv4 addresses from which the queried names are generated, one name per address [default: 10.0.0.0/8;
-    /// `search` and `self-test` use 0.0.0.0/0 if they may need more names]
+    /// the commands `search` and `self-test` use 0.0.0.0/0 if they may need more names]
     #[arg(long, value_name = "A.B.C.D/LEN", help_heading = NAMES)]
     pub(crate) names: Option<NameRange>,
-    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the
-    /// server has cached
+    /// Index of the first queried name in the --names block; the indices begin with 0. Change the index to avoid names
+    /// that the server has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// DNS zone of the generated names
@@ -167,8 +167,8 @@ pub(crate) struct Traffic {
     #[arg(long, value_name = "N", default_value_t = tester::measurer::plan::DEFAULT_SOURCE_PORTS, help_heading = THREADS)]
     pub(crate) source_ports: u16,
     /// Simulate many clients: send from N source addresses in this IPv4 or IPv6 prefix. The prefix must be local to
-    /// this host, for example after `ip -6 route add local PREFIX dev lo`, and the server needs a route to it. N is at
-    /// most 65536 [default of N: 256, or all addresses of the prefix if it has fewer]
+    /// this host (for example, run `ip -6 route add local PREFIX dev lo`), and the server needs a route to the prefix.
+    /// N is at most 65536 [default of N: 256, or all addresses of the prefix if it has fewer]
     #[arg(long, value_name = "PREFIX[,N]", help_heading = THREADS)]
     pub(crate) source_addresses: Option<SourceAddresses>,
     /// Send and receive with AF_XDP (kernel bypass) on this interface. The route to the server must use the interface;
@@ -176,8 +176,8 @@ pub(crate) struct Traffic {
     /// --threads must be 1
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
-    /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (works with every driver), or auto
-    /// (the first of these that works)
+    /// AF_XDP mode: zero-copy (needs driver support), copy (XDP runs in the driver, and the kernel copies the packets),
+    /// generic (works with every driver), or auto (the first of these that works)
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
     /// CPUs for the threads, in the order sender, receiver, sender, receiver …, such as 2,3 or 0-7 [default: the kernel
@@ -188,9 +188,9 @@ pub(crate) struct Traffic {
     /// busy-wait if this host has at least two more CPUs than the tester has threads
     #[arg(long, value_enum, default_value_t = SpinChoice::Auto, help_heading = PACING)]
     pub(crate) spin: SpinChoice,
-    /// Send queries in batches: maximum time between the scheduled send time of a query and the send time of its batch.
-    /// A larger value saves CPU time. auto: 50us with busy-waiting or on dedicated CPUs; otherwise the shortest time at
-    /// which sending uses at most a third of a CPU, up to 1ms
+    /// Queries are sent in batches. This is the maximum time between the scheduled send time of a query and the send
+    /// time of its batch. A larger value saves CPU time. auto: 50us with busy-waiting or on dedicated CPUs; otherwise
+    /// the shortest time at which sending uses at most a third of a CPU, up to 1ms
     #[arg(long, value_name = "TIME", default_value_t = Burst::Auto, help_heading = PACING)]
     pub(crate) max_burst: Burst,
     /// Run all threads without real-time priority. By default, a sending thread with a dedicated CPU has real-time
@@ -198,22 +198,22 @@ pub(crate) struct Traffic {
     #[arg(long, help_heading = PACING)]
     pub(crate) no_real_time: bool,
     /// Limit in per cent for deviations from the schedule. A trial is invalid if, in any window of 100 ms, the number
-    /// of queries sent deviates by more than this limit
+    /// of queries sent deviates from the schedule by more than this limit
     #[arg(long, value_name = "PCT", allow_negative_numbers = true, default_value_t = PacingLimits::default().window_100ms_pct, value_parser = parse_percentage, help_heading = PACING)]
     pub(crate) window_limit: f64,
     /// Limit for the delay between the scheduled and the actual send time of a query. A trial is invalid if the delay
     /// exceeds the limit for more than one query in a thousand
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = PACING)]
     pub(crate) lateness_limit: Duration,
-    /// In each batch, send all queries with the same source port in one system call (UDP_SEGMENT)
+    /// Use only one system call (UDP_SEGMENT) for all queries of a batch that have the same source port
     #[arg(long, value_name = "YES", default_value_t = true, action = clap::ArgAction::Set, help_heading = THREADS)]
     pub(crate) offload: bool,
-    /// Path of AuthDNS's status socket (the path in `auth --status`). With this option, a trial is invalid if AuthDNS
+    /// Path of AuthDNS's status socket, as given in `auth --status`. With this option, a trial is invalid if AuthDNS
     /// drops packets or responds slowly. Without this option, such a trial may count as a failure of the server
     #[arg(long, value_name = "PATH", help_heading = AUTH)]
     pub(crate) auth_status: Option<PathBuf>,
-    /// Limit for the response time of AuthDNS, with --auth-status. A trial is invalid if AuthDNS exceeds the limit for
-    /// more than one query in a thousand
+    /// For use with --auth-status: limit for the response time of AuthDNS. A trial is invalid if more than one response
+    /// in a thousand takes longer
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_some_time, help_heading = AUTH)]
     pub(crate) auth_limit: Duration,
     /// Declare that the DUT, AuthDNS and the Measurer run on separate hosts; the program cannot detect this
@@ -284,8 +284,8 @@ pub(crate) struct Sharding {
     /// of the whole trial. Run the other shards on other testers, and combine all --json results with `merge`
     #[arg(long, value_name = "I/N", requires = "start_at", conflicts_with = "auth_status", help_heading = SHARDS)]
     pub(crate) shard: Option<ShardNumber>,
-    /// Wall-clock time at which the first query of the trial (query 0) is sent: a few seconds in the future, and the
-    /// same on all testers. Formats: RFC 3339, the output of `date --iso-8601=ns`, or seconds since 1970
+    /// Wall-clock time at which the first query of the trial (query 0) is sent. It must be a few seconds in the future,
+    /// and the same on all testers. Formats: RFC 3339, the output of `date --iso-8601=ns`, or seconds since 1970
     #[arg(long, value_name = "TIME", requires = "shard", help_heading = SHARDS)]
     pub(crate) start_at: Option<Moment>,
     /// Seed for the DNS message IDs; it must be the same on all testers [default: derived from the plan and --start-at]
@@ -303,7 +303,7 @@ pub(crate) struct Merge {
     /// kernel's estimate of the clock error is used. Testers on the same host use the same clock and need no offset
     #[arg(long, value_name = "I=TIME", value_parser = parse_offset, allow_hyphen_values = true, help_heading = SHARDS)]
     pub(crate) offset: Vec<(u16, i64)>,
-    /// Print one JSON object
+    /// Print the combined result as one JSON object
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
 }
@@ -363,8 +363,8 @@ pub(crate) struct NewSearch {
     #[arg(long, value_enum, default_value_t = SearchMethod::Bisection, help_heading = SEARCH)]
     pub(crate) method: SearchMethod,
     /// Additional goal for --method mlrsearch; the goal of RFC 8219 always applies. LOSS: maximum loss ratio of a
-    /// trial. exceed: trials with a loss ratio above LOSS may take at most this fraction of the trial time at each
-    /// rate. final: duration of a full-length trial. sum: total duration of the full-length trials at each rate
+    /// trial. exceed: at each rate, trials with a loss ratio above LOSS may make up at most this fraction of the total
+    /// trial time. final: duration of a full-length trial. sum: total duration of the full-length trials at each rate
     #[arg(long, value_name = "LOSS[,exceed=SHARE][,final=TIME][,sum=TIME]", help_heading = SEARCH)]
     pub(crate) goal: Vec<TypedGoal>,
     /// For --method mlrsearch: maximum distance between the lower and upper bounds of the result, as a fraction of the
@@ -393,10 +393,11 @@ pub(crate) struct NewSearch {
     /// available. Results above the rate that the self-test validates are reported as lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
-    /// Reserve δ of the self-test that --self-test-passed refers to (its option --delta)
+    /// Reserve δ of the self-test whose rate is given by --self-test-passed (option --delta of that self-test)
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
-    /// Journal file [default: ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
+    /// Journal: file in which the trials are recorded, so that the search can be resumed [default:
+    /// ~/.local/state/dns64bench/dns64bench-search-TIME-PID.jsonl]
     #[arg(long, value_name = "FILE", help_heading = FILES)]
     pub(crate) journal: Option<PathBuf>,
 }
@@ -411,8 +412,7 @@ pub(crate) enum SearchMethod {
 
 #[derive(Debug, Args)]
 pub(crate) struct SelfTest {
-    /// Address at which this host reaches AuthDNS over a direct link, such as 198.18.1.2; AuthDNS must run with
-    /// --aaaa-share 1
+    /// Address of AuthDNS, such as 198.18.1.2, on a direct link from this host. AuthDNS must run with --aaaa-share 1
     #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
     #[command(flatten)]
@@ -425,8 +425,8 @@ pub(crate) struct SelfTest {
     /// to the values that those tests will use
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
-    /// Reserve δ: fraction by which the rate of the self-test exceeds the rate that tests of DUTs need; RFC 8219
-    /// requires at least 0.1
+    /// Reserve δ: fraction by which the rate of the self-test exceeds the highest load on the tester in tests of DUTs.
+    /// RFC 8219 requires at least 0.1
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Number of trials, all of which must pass; with --search-to, the number of searches
@@ -478,7 +478,7 @@ pub(crate) enum CampaignAction {
         /// Print problems only, without progress
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
-        /// Serve metrics of the running campaign for Prometheus at http://ADDR:PORT/metrics
+        /// Serve Prometheus metrics of the running campaign at http://ADDR:PORT/metrics
         #[arg(long, value_name = "ADDR:PORT", value_parser = parse_metrics_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
@@ -496,7 +496,7 @@ pub(crate) enum CampaignAction {
         /// Print problems only, without progress
         #[arg(long, short, help_heading = FILES)]
         quiet: bool,
-        /// Serve metrics of the running campaign for Prometheus at http://ADDR:PORT/metrics
+        /// Serve Prometheus metrics of the running campaign at http://ADDR:PORT/metrics
         #[arg(long, value_name = "ADDR:PORT", value_parser = parse_metrics_address, help_heading = FILES)]
         metrics: Option<SocketAddr>,
     },
@@ -536,8 +536,8 @@ pub(crate) struct Report {
     /// Run folders of campaigns; if several are given, the report compares the runs
     #[arg(required = true, value_name = "DIR")]
     pub(crate) runs: Vec<PathBuf>,
-    /// Folder for the report; required for several runs without --baseline [default: the run folder; with --baseline,
-    /// no report is written]
+    /// Folder for the report; required if several runs are given without --baseline [default: the run folder; with
+    /// --baseline, no report is written]
     #[arg(long, value_name = "DIR", help_heading = FILES)]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
@@ -547,8 +547,8 @@ pub(crate) struct Report {
 /// Options for the comparison of runs with a baseline.
 #[derive(Debug, Args)]
 pub(crate) struct Gate {
-    /// Run folder of the baseline, with which the other runs are compared. If the option is given several times, the
-    /// searches of all baseline runs are combined
+    /// Run folder of the baseline. The other runs are compared with the baseline. If the option is given several times,
+    /// the searches of all baseline runs are combined
     #[arg(long, value_name = "DIR", help_heading = COMPARISON)]
     pub(crate) baseline: Vec<PathBuf>,
     /// Largest decrease of the median rate that does not count as a regression, such as 5% or 0.05
@@ -580,8 +580,7 @@ pub(crate) struct Auth {
           conflicts_with_all = ["domain", "aaaa_share", "ttl", "threads", "cpus", "delay", "loss", "seed", "json"],
           help_heading = CHECKS)]
     pub(crate) conform: Option<::conform::message::Name>,
-    /// Write the trust anchors (DNSKEY and DS records) to this file, for the DNSSEC-signed zones below the --conform
-    /// ZONE
+    /// Write the trust anchors (DNSKEY and DS records) of the DNSSEC-signed zones below the --conform ZONE to this file
     #[arg(long, value_name = "FILE", requires = "conform", help_heading = CHECKS)]
     pub(crate) anchors: Option<PathBuf>,
     #[command(flatten)]
@@ -597,8 +596,8 @@ pub(crate) struct Auth {
     /// addresses
     #[arg(long, value_name = "IFACE", conflicts_with_all = ["conform", "delay"], help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
-    /// AF_XDP mode: zero-copy (needs driver support), copy (in the driver), generic (works with every driver), or auto
-    /// (the first of these that works)
+    /// AF_XDP mode: zero-copy (needs driver support), copy (XDP runs in the driver, and the kernel copies the packets),
+    /// generic (works with every driver), or auto (the first of these that works)
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
     /// Delay of each UDP reply: one time, such as 20ms, or a range, such as 10ms-50ms, from which each delay is drawn
@@ -611,10 +610,11 @@ pub(crate) struct Auth {
     /// Seed for the random decisions of --loss and --delay
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = FAULTS)]
     pub(crate) seed: u64,
-    /// Path of a Unix socket to create; each client that connects receives the counters as one line of JSON
+    /// Path of the status socket, a Unix socket that the server creates. Each client that connects receives the
+    /// server's counters as one line of JSON
     #[arg(long, value_name = "PATH", help_heading = FILES)]
     pub(crate) status: Option<PathBuf>,
-    /// Print the counters as JSON when the server ends
+    /// Print the server's counters as JSON when the server ends
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
     /// Time after which the server stops, unless SIGINT or SIGTERM stops it earlier [default: no time limit]
@@ -634,7 +634,7 @@ pub(crate) enum XdpMode {
 }
 
 impl XdpMode {
-    /// Returns the corresponding mode of crate `net`.
+    /// Returns the AF_XDP mode in the form that the crate `net` uses.
     pub(crate) fn resolve(self) -> net::xdp::Mode {
         match self {
             XdpMode::Auto => net::xdp::Mode::Auto,
@@ -670,7 +670,7 @@ pub(crate) struct ReferenceDut {
     /// the --listen address must be assigned to it; auto selects the interface that has this address
     #[arg(long, value_name = "IFACE", help_heading = THREADS)]
     pub(crate) xdp: Option<String>,
-    /// AF_XDP mode; takes the same values as `auth --xdp-mode`
+    /// AF_XDP mode, with the same values as in `auth --xdp-mode`
     #[arg(long, value_name = "MODE", value_enum, default_value_t, requires = "xdp", help_heading = THREADS)]
     pub(crate) xdp_mode: XdpMode,
     /// Maximum number of queries to answer per second; queries above this rate are dropped immediately
@@ -705,8 +705,9 @@ pub(crate) struct ReferenceDut {
     /// Fraction of the queries, from 0 to 1, that get a reply with a wrong address
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) wrong_share: Share,
-    /// Probability, from 0 to 1, that a trial loses one query half a second after its start, regardless of the query
-    /// rate. After a pause of 100 ms, the next query starts a new trial
+    /// Probability, from 0 to 1, that the server leaves one query of a trial unanswered, half a second after the
+    /// trial's start. This does not depend on the query rate. The first query after a pause of 100 ms counts as the
+    /// start of a new trial
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) failing_trials: f64,
     /// Seed for the random decisions of --failing-trials and --delay
@@ -715,8 +716,8 @@ pub(crate) struct ReferenceDut {
     /// CPU on which the server runs
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
-    /// Address of an AuthDNS to query for every answered name, as a DNS64 server would do. Replies are sent without
-    /// waiting for answers from AuthDNS
+    /// Address of an AuthDNS. The server sends a query for every answered name to this AuthDNS, like a DNS64 server.
+    /// Replies are sent without waiting for answers from AuthDNS
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
     pub(crate) ask: Option<SocketAddr>,
     /// Number of times that each upstream query is sent
@@ -729,7 +730,7 @@ pub(crate) struct ReferenceDut {
     /// Send upstream queries only once for each name, like a server with a cache
     #[arg(long, requires = "ask", help_heading = AUTH)]
     pub(crate) remember: bool,
-    /// Print the counters as JSON when the server ends
+    /// Print the server's counters as JSON when the server ends
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
 }
@@ -751,11 +752,11 @@ pub(crate) struct QueryFile {
     /// Block of IPv4 addresses from which the names are generated, one name per address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/16", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the
-    /// server has cached
+    /// Index of the first queried name in the --names block; the indices begin with 0. Change the index to avoid names
+    /// that the server has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
-    /// Number of names [default: all remaining names of the block]
+    /// Number of names to query [default: all names of the block from --first-name on]
     #[arg(long, value_name = "N", help_heading = NAMES)]
     pub(crate) count: Option<u64>,
     /// DNS zone of the generated names
@@ -792,13 +793,13 @@ pub(crate) enum LabAction {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<std::ffi::OsString>,
     },
-    /// Keep a namespace of an unprivileged lab alive
+    /// Keep the namespaces of this process alive until a signal ends the process; used by a lab without root privileges
     #[command(hide = true)]
     Hold,
     /// Wait until the kernel has resolved the link-layer addresses of the given neighbours
     #[command(hide = true)]
     Reach {
-        /// Addresses of the neighbours
+        /// IP addresses of the neighbours
         #[arg(required = true)]
         addresses: Vec<std::net::IpAddr>,
     },
@@ -825,7 +826,7 @@ pub(crate) struct Check {
     /// Duration of the --loop-to test
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_some_time, requires = "loop_to", help_heading = AUTH)]
     pub(crate) loop_time: Duration,
-    /// Print one JSON object
+    /// Print the settings as one JSON object
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
     /// For use in scripts: end with status 4 if any setting may distort measurements

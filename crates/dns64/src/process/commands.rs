@@ -10,14 +10,14 @@ use crate::control::client::ask;
 use crate::control::protocol::{Answer, Request, Subject};
 use crate::control::{ReloadOutcome, text};
 
-/// Socket of the server, and output format.
+/// Options of the commands for a running server: control socket and output format.
 #[derive(Debug, Args)]
 pub(super) struct ControlOptions {
     /// Path of the control socket at which the running server accepts commands [default: the key `socket` of
     /// `[control]` in the --config file, or /run/dns64d/control.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Print one JSON object
+    /// Print the server's answer as one JSON object
     #[arg(long)]
     json: bool,
 }

@@ -84,13 +84,14 @@ enum Command {
         #[command(flatten)]
         asked: ControlOptions,
     },
-    /// Make a running server reload its configuration file; print the changed keys, and the keys that need a restart
+    /// Make a running server reload its configuration file; print the changed keys, and the keys whose change needs a
+    /// restart
     #[command(after_help = below_help(&sections("reload")))]
     Reload {
         #[command(flatten)]
         asked: ControlOptions,
     },
-    /// Remove cached answers for a name, and for all names below it, from a running server
+    /// Remove the answers for a name, and for all names below it, from the cache of a running server
     #[command(after_help = below_help(&sections("flush")))]
     Flush {
         /// Name to remove, such as example.org; answers of all types for this name and for names below it are removed

@@ -19,7 +19,7 @@ use super::help::{self, FILES, LOAD, NAMES, PERF2, QUESTIONS, REPLIES, SERVER, T
 use super::values::{CpuList, Server, like, parse_cpus, parse_time, parse_tsig_key};
 
 /// Transport of queries: UDP, persistent TCP connections, or UDP with a retry of truncated answers over TCP. The
-/// variants have no comments, because clap would switch the complete help to its long style.
+/// variants have no doc comments, because these would switch the help of all options to clap's long style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     Udp,
@@ -69,7 +69,7 @@ pub(crate) struct Questions {
     pub(crate) intervals: IntervalFiles,
 }
 
-/// Files with the statistics of each interval of a load.
+/// Options for files that contain statistics for each time interval of a measurement.
 #[derive(Debug, Args)]
 pub(crate) struct IntervalFiles {
     /// Length of the intervals in the files written by --hdr-log and --json-lines; at least 10ms [default: 1s]
@@ -111,8 +111,8 @@ pub(crate) struct ClosedLoop {
     /// Block of IPv4 addresses from which the queried names are generated, one name per address
     #[arg(long, value_name = "A.B.C.D/LEN", default_value = "10.0.0.0/8", help_heading = NAMES)]
     pub(crate) names: NameRange,
-    /// First name to query, as an index (from 0) into the --names block. Change the index to avoid names that the
-    /// server has cached
+    /// Index of the first queried name in the --names block; the indices begin with 0. Change the index to avoid names
+    /// that the server has cached
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = NAMES)]
     pub(crate) first_name: u64,
     /// Number of names to query
@@ -143,7 +143,7 @@ pub(crate) struct ClosedLoop {
     pub(crate) display: Display,
     /// Run the experiments of dns64perf2, with its arguments. A (0 to 255): first octet of the IPv4 addresses from
     /// which names are generated. B (1 to 255): there are 256·B experiments of 256 names each. N (power of two up to
-    /// 256): number of threads, each with one query in flight. TIMEOUT: in seconds. PORT: 53 if omitted
+    /// 256): number of threads, each with one query in flight. TIMEOUT: timeout in seconds. PORT: 53 if omitted
     #[arg(long, num_args = 5..=6, value_names = ["A", "B", "N", "TIMEOUT", "SERVER", "PORT"],
           conflicts_with_all = ["server", "queries", "outstanding", "threads", "source_ports", "duration", "count", "names",
                                 "first_name", "timeout", "IntervalFiles"], help_heading = PERF2)]
@@ -178,7 +178,8 @@ pub(crate) struct Resperf {
     /// Local address to send from
     #[arg(short = 'a', value_name = "ADDR", value_parser = like::<IpAddr>("IP address", "2001:2::2 or 198.18.0.1"), help_heading = THREADS)]
     pub(crate) local_address: Option<IpAddr>,
-    /// First local port; with -C, the following ports are used too. 0: the system selects the ports
+    /// First local port; if -C sets several clients, they use this port and the following ones. 0: the system selects
+    /// the ports
     #[arg(short = 'x', value_name = "PORT", default_value_t = 0, help_heading = THREADS)]
     pub(crate) local_port: u16,
     /// File with queries [default: standard input]

@@ -19,13 +19,13 @@ pub(crate) struct LivenessOptions {
 /// Options for displaying results.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Display {
-    /// Print one JSON object
+    /// Print the result as one JSON object
     #[arg(long, help_heading = FILES)]
     pub(crate) json: bool,
     /// Print results only, without progress
     #[arg(long, short, help_heading = FILES)]
     pub(crate) quiet: bool,
-    /// Serve metrics of the running measurement for Prometheus at http://ADDR:PORT/metrics
+    /// Serve Prometheus metrics of the running measurement at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_metrics_address, help_heading = FILES)]
     pub(crate) metrics: Option<SocketAddr>,
 }

@@ -30,7 +30,7 @@ pub(crate) struct Conform {
     /// detected]
     #[arg(long, value_name = "BOOL", help_heading = SERVER)]
     pub(crate) validates: Option<bool>,
-    /// Declare that the server forwards all names to `auth --conform`, not only those in --zone
+    /// Declare that the server forwards queries for all names to `auth --conform`, including names outside --zone
     #[arg(long, requires = "zone", help_heading = SERVER)]
     pub(crate) forwards_all: bool,
     /// Zone that the server forwards or delegates to `auth --conform`; without this option, checks that need test names

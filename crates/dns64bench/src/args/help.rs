@@ -1,4 +1,5 @@
-//! Parts of `--help` and of the manual pages except the options: headings, examples, exit statuses.
+//! The parts of `--help` and of the manual pages that are not descriptions of options: headings, examples, exit
+//! statuses.
 
 use cli::{Section, below_help};
 

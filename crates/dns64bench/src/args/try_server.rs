@@ -16,7 +16,7 @@ pub(crate) struct Try {
     /// DNS64 server to measure, such as 127.0.0.1, [2001:2::1]:5353 or localhost; the default port is 53
     #[arg(long, value_name = "SERVER", help_heading = SERVER)]
     pub(crate) server: Server,
-    /// Maximum time to wait until the server is configured and resolves the test names; 0s: check once
+    /// Maximum time to wait until the server is configured and resolves the test names; 0s: check once without waiting
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_time, help_heading = SERVER)]
     pub(crate) wait: Duration,
     /// Address and port of AuthDNS on this host, to which the server must forward queries for the test names [default:

@@ -58,14 +58,15 @@ fn address(text: &str) -> Option<SocketAddr> {
     text.parse().ok().or_else(|| without_port.map(|ip| SocketAddr::new(ip, DNS_PORT)))
 }
 
-/// Parses a listen address, or the address of a server for which names are not accepted.
+/// Parses an IP address with or without a port. Host names are not accepted.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     address(text).ok_or_else(|| {
         format!("'{text}' is not a valid address; write for example 2001:2::1, [::1]:5353 or 198.18.0.1:53")
     })
 }
 
-/// Parses a value with `FromStr` of its type. An error message contains an example of a correct value.
+/// Parses a value with the `FromStr` implementation of its type. An error message contains an example of a correct
+/// value.
 pub(crate) fn like<T: FromStr>(
     what: &'static str,
     example: &'static str,
@@ -76,12 +77,13 @@ pub(crate) fn like<T: FromStr>(
     }
 }
 
-/// Parses the listen address of a metrics server. The port is required, because no default is assigned to it.
+/// Parses the listen address of a metrics server. The port is required, because there is no default port for metrics.
 pub(crate) fn parse_metrics_address(text: &str) -> Result<SocketAddr, String> {
     like("address with a port", "127.0.0.1:9100 or [::1]:9100")(text)
 }
 
-/// Parses a TSIG key, or reads it from the file in `@FILE`. Other users of a host can read the arguments of a process.
+/// Parses a TSIG key. For an argument of the form `@FILE`, reads the key from that file, because other users of the
+/// host can read the arguments of a process.
 pub(crate) fn parse_tsig_key(text: &str) -> Result<Key, String> {
     let Some(path) = text.strip_prefix('@') else {
         return text.parse().map_err(|error: KeyError| error.to_string());
