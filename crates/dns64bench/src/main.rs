@@ -3,20 +3,21 @@
 //! `args` (command line) ─► `resolve` (plans) ─► `commands` (one file each) ─► `output` (printing).
 #![forbid(unsafe_code)]
 
-/// Same as `print!` of the standard library, but ends the program cleanly if standard output cannot be written
-/// (`streams`).
+/// Same as `print!` of the standard library, but ends the program cleanly if standard output cannot be written (see the
+/// module `streams`).
 macro_rules! print {
     ($($words:tt)*) => { $crate::streams::print(format_args!($($words)*)) };
 }
 
-/// Same as `println!` of the standard library, but ends the program cleanly if standard output cannot be written
-/// (`streams`).
+/// Same as `println!` of the standard library, but ends the program cleanly if standard output cannot be written (see
+/// the module `streams`).
 macro_rules! println {
     () => { $crate::streams::print(format_args!("\n")) };
     ($($words:tt)*) => { $crate::streams::print(format_args!("{}\n", format_args!($($words)*))) };
 }
 
-/// Same as `eprintln!` of the standard library, but continues if standard error cannot be written (`streams`).
+/// Same as `eprintln!` of the standard library, but continues if standard error cannot be written (see the module
+/// `streams`).
 macro_rules! eprintln {
     ($($words:tt)*) => { $crate::streams::print_error(format_args!("{}\n", format_args!($($words)*))) };
 }

@@ -32,8 +32,8 @@ use crate::output::Failure;
 /// Published state of this process; empty if the metrics are not served.
 static BOARD: OnceLock<Arc<Board>> = OnceLock::new();
 
-/// Published state of the measurement. The state is locked by the command between trials, and by each scrape. Sending
-/// threads never lock it.
+/// Published state of the measurement. The command locks the state between trials, and each scrape locks it. Sending
+/// threads never lock the state.
 #[derive(Default)]
 struct Board {
     shown: Mutex<State>,
@@ -53,7 +53,7 @@ struct State {
 
 /// The trial or closed loop that is running.
 struct Running {
-    /// Rate of this process in queries per second; `None` for a closed loop.
+    /// Rate at which this process sends queries, per second; `None` for a closed loop.
     rate: Option<f64>,
     /// Number of queries that this process will send; `None` if unknown.
     planned: Option<u64>,
@@ -170,7 +170,7 @@ pub(crate) fn trial_ended(trial: &TrialResult) {
 }
 
 /// Publishes the end of a trial or closed loop. Adds the numbers of queries (valid, late, lost, wrong) to the totals.
-/// If there is a verdict, also counts the verdict.
+/// If there is a verdict, also increments the number of trials with this verdict.
 pub(crate) fn ended(verdict: Option<Verdict>, queries: [u64; 4]) {
     on_board(|shown| {
         shown.running = None;
@@ -261,7 +261,7 @@ impl State {
         Ok(())
     }
 
-    /// Returns the gauges, each with its name, help text, and current value; `None` if there is no value now.
+    /// Returns the gauges, each with its name, help text, and current value. The value is `None` if there is none now.
     fn gauges(&self) -> [(&'static str, &'static str, Option<f64>); 12] {
         let rate = |rate: Option<Qps>| rate.map(|rate| rate.0 as f64);
         let running = self.running.as_ref();

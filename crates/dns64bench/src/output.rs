@@ -34,7 +34,8 @@ use crate::lines::wrapped_for;
 /// log.
 const ERROR: usize = 2 * MESSAGE;
 
-/// Formats a duration, rounded to seconds below ten minutes, to minutes below a day, and to hours above.
+/// Formats a rounded duration. Durations below ten minutes are rounded to seconds, durations below a day to minutes,
+/// and longer durations to hours.
 pub(crate) fn rounded(time: Duration) -> FormattedDuration {
     let step: u64 = match time.as_secs() {
         0..600 => 1,
@@ -66,7 +67,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates the failure for a request that is invalid or cannot be met.
+    /// Creates the failure for a command line that is invalid or cannot be executed.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Failure {
         Failure { status: USAGE, error: error.into() }
     }
@@ -173,7 +174,7 @@ pub(crate) struct Versioned<T> {
 }
 
 impl<T> Versioned<T> {
-    /// Creates an object of the current version.
+    /// Creates a JSON object with the current version of its schema.
     pub(crate) fn new(object: T) -> Versioned<T> {
         Versioned { schema_version: SCHEMA_VERSION, object }
     }

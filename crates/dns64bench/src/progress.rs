@@ -226,7 +226,7 @@ impl ProgressText {
 }
 
 /// Guard that removes the progress display when dropped, even if `work` panics. For example, printing panics if
-/// standard output is closed (`streams`).
+/// standard output is closed (see the module `streams`).
 struct ClearGuard<'a>(&'a AtomicBool, Thread);
 
 impl Drop for ClearGuard<'_> {

@@ -94,7 +94,7 @@ impl Traffic {
 }
 
 impl Replies {
-    /// Copies the trial, and replaces its criteria for valid replies with those of the options.
+    /// Copies the trial. In the copy, the criteria for valid replies are those given by the options.
     fn of(&self, trial: TrialPlan) -> TrialPlan {
         TrialPlan {
             prefixes: self.expect_prefix.clone(),

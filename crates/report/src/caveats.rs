@@ -1,4 +1,4 @@
-//! Caveats. Equal caveats of several servers or points are merged.
+//! Caveats about the results of a run. If several servers or points have the same caveat, it is listed only once.
 
 use campaign::results::{Contradiction, PointResult, by_key};
 use method::set::LowerBound;

@@ -76,7 +76,7 @@ impl Row {
 }
 
 impl Comparison {
-    /// Returns the outcome as a sentence without a full stop.
+    /// Returns the number of points for each outcome, as a sentence without a full stop.
     pub fn headline(&self) -> String {
         let count = |outcome| self.rows.iter().filter(|row| row.outcome() == outcome).count();
         let of = |outcome| count(Some(outcome));

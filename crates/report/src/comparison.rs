@@ -29,7 +29,7 @@ pub const VERSION: u32 = 1;
 /// Comparison of runs with a baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Comparison {
-    /// The version of this object: [`VERSION`].
+    /// Format version of this JSON object: [`VERSION`].
     pub schema_version: u32,
     /// Name of the baseline.
     pub baseline: String,
@@ -231,7 +231,7 @@ fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Ro
         .collect()
 }
 
-/// The searches of a point for one goal, with the results that contain the point.
+/// The searches of a run at one point and for one goal, with all results of this run.
 struct GoalSearches<'a> {
     results: &'a Results,
     point: &'a PointResult,
@@ -275,7 +275,8 @@ impl<'a> GoalSearches<'a> {
     }
 }
 
-/// The searches on one side of a comparison: those of the baselines, or those of the runs.
+/// The searches of one of the two groups of runs in a comparison: the baselines, or the runs that are compared with
+/// them.
 type Side<'a> = Vec<GoalSearches<'a>>;
 
 fn side<'a>(runs: &[&'a Run], conditions: &Conditions, goal: Option<Goal>) -> Side<'a> {
@@ -313,7 +314,7 @@ fn row(
     }
 }
 
-/// Combines the searches of all runs on one side of a comparison.
+/// Combines the searches of all runs in a group: the baselines, or the runs that are compared with them.
 fn searches(side: &Side<'_>) -> Searches {
     side.iter()
         .map(GoalSearches::searches)
@@ -321,8 +322,8 @@ fn searches(side: &Side<'_>) -> Searches {
         .unwrap_or_else(|| Searches::of(&[], 1.0, None))
 }
 
-/// Returns the median of all searches on one side of a comparison, rounded as in a report. Returns `None` if a later
-/// trial refuted the median of one of the runs.
+/// Returns the median of all searches in a group of runs (the baselines, or the runs that are compared with them),
+/// rounded as in a report. Returns `None` if a later trial refuted the median of one of the runs.
 fn median(side: &Side<'_>) -> Option<f64> {
     let resolution = side.iter().map(|numbers| numbers.resolution).max()?;
     if side.iter().any(|numbers| numbers.is_refuted) {

@@ -1,5 +1,5 @@
-//! Checks that `results.csv` contains every number of a run. Each number in `results.json` is
-//! looked up in that file.
+//! Checks that `results.csv` contains every number of a run. The test looks up each number of `results.json` in
+//! `results.csv`.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -52,8 +52,7 @@ pub(crate) fn cells(line: &str) -> Vec<&str> {
     line.split(ends_cell).map(|cell| cell.trim_matches('"')).collect()
 }
 
-/// Keys of `results.json` that distinguish the points of a DUT, and the corresponding columns of
-/// the file.
+/// Keys of `results.json` that distinguish the points of a DUT, and the corresponding columns of `results.csv`.
 const APART: [(&str, &str); 10] = [
     ("cores", "cores"),
     ("placement", "placement"),
@@ -66,13 +65,13 @@ const APART: [(&str, &str); 10] = [
     ("threads", "threads"),
     ("governor", "governor"),
 ];
-/// Kind of measurement whose rates are set in the plan. For this kind, the rate is part of the key.
-/// For all other kinds, the rate is a result.
+/// Kind of measurement whose rates are set in the plan. For this kind, points are distinguished by their rates. For all
+/// other kinds, the rate is a result.
 const AT_RATES: &str = "constant rate";
-/// The measurement, the DUT and the keys of a point.
+/// Identification of a point: the measurement, the DUT and the values of its key columns.
 type Key = (String, String, Vec<String>);
 
-/// Returns the numbers of the file point by point, in the order of its lines.
+/// Returns the numbers of `results.csv` by point, in the order of the lines.
 fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
     let header = cells(text.lines().next().unwrap());
     let at = |column: &str| header.iter().position(|name| *name == column).unwrap();
@@ -110,8 +109,7 @@ fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     (measure.into(), dut.into(), APART.iter().map(|(key, _)| text(key)).chain(rate).collect())
 }
 
-/// Returns those numbers of `results.json` that are missing in the file, or that appear in the file
-/// at a wrong point.
+/// Returns the numbers of `results.json` that are missing in `results.csv`, or that appear there at a wrong point.
 fn lacking(run: &Run, text: &str) -> Vec<String> {
     let (json, file) = (serde_json::to_value(&run.results).unwrap(), by_point(text));
     let mut lacking = Vec::new();
@@ -219,7 +217,7 @@ fn every_number_of_the_results_is_in_the_csv() {
     assert!(lacking.is_empty(), "{} numbers are missing:\n{}", lacking.len(), lacking.join("\n"));
 }
 
-/// The test above fails if a line is missing in the CSV file.
+/// If a line is missing in the CSV file, the test that looks up all numbers fails.
 #[test]
 fn a_line_that_is_missing_is_noticed() {
     let run = run();
@@ -234,7 +232,7 @@ fn a_line_that_is_missing_is_noticed() {
     }
 }
 
-/// The test of all numbers in the CSV file also fails if a number appears at the wrong point.
+/// If a number appears at the wrong point in the CSV file, the test that looks up all numbers fails.
 #[test]
 fn numbers_at_the_wrong_point_are_noticed() {
     let run = run();

@@ -20,15 +20,15 @@ const TABLES: &str = "% Packages: array, booktabs. Widths suit a text width of 6
 const FIGURES: &str = "% Package: graphicx. The files are in the folder figures.\n";
 /// Width of a line in characters of `\footnotesize`, for a text width of 6.2 inches.
 const LINE: usize = 98;
-/// Space between two columns in characters.
+/// Width of the gap between two columns, in characters.
 const GAP: usize = 2;
 /// Maximum number of lines of a table on one page.
 const PAGE: usize = 46;
 /// Maximum length of an unbroken word. Longer words may be broken at their punctuation.
 const WORD: usize = 18;
 
-/// Returns all tables. A label consists of `tab:` and the words of the title. A number
-/// distinguishes equal titles.
+/// Returns all tables. The LaTeX label of a table consists of `tab:` and the words of the title. If titles are equal, a
+/// number distinguishes the labels.
 pub(crate) fn tables<'a>(all: impl Iterator<Item = &'a Table>) -> String {
     let mut labels: Vec<String> = Vec::new();
     let mut out = TABLES.to_owned();
@@ -169,7 +169,7 @@ fn pieces(word: &str) -> Vec<&str> {
     word.split_inclusive(['/', '=', ':', ',', '.', '-', '_', ';', '+', ')']).collect()
 }
 
-/// Returns the space between columns, which is not available for text.
+/// Returns the total width of the gaps between the columns, in characters. This width is not available for text.
 fn gaps(columns: usize) -> usize {
     GAP * columns.saturating_sub(1)
 }

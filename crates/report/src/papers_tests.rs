@@ -46,13 +46,13 @@ enum Cells {
 struct Wanted {
     /// Numbers of the tables in the paper.
     what: &'static str,
-    /// Start of the title in the report; `{}` is the server's name.
+    /// Start of the table's title in the report; `{}` stands for the server's name.
     title: &'static str,
     /// Names of the rows of each table.
     rows: &'static [&'static str],
-    /// Meaning of the columns: the first cell of the header.
+    /// Quantity that distinguishes the columns. Its name is the first cell of the header.
     axis: &'static str,
-    /// Meaning of the cells.
+    /// Quantities in the cells of the tables.
     cells: Cells,
 }
 
@@ -268,14 +268,14 @@ struct Searched {
     median: f64,
     min: f64,
     max: f64,
-    /// Largest of the searches' lowest failed rates; absent if one of the searches has no failed
-    /// rate.
+    /// Each search has a lowest rate that failed; this is the largest of these rates. Absent if one of the searches has
+    /// no failed rate.
     failed: Option<u64>,
 }
 
-/// Returns the statistics of a point's searches, from its full trials by repetition. A search is
-/// complete if a full trial passed at the highest rate of the range, or if a full trial failed at a
-/// rate that exceeds the highest passed rate by at most the resolution.
+/// Returns the statistics of a point's searches. They are computed from the full trials, which are grouped by search. A
+/// search is complete if a full trial passed at the highest rate of the range, or if a full trial failed at a rate that
+/// exceeds the highest passed rate by at most the resolution.
 fn searches(
     plan: &Plan,
     entries: &[Entry],
@@ -319,7 +319,7 @@ fn searches(
     })
 }
 
-/// Returns the cells of [`searches`].
+/// Returns the cells of a table column with the statistics that [`searches`] returns.
 fn searched(
     plan: &Plan,
     entries: &[Entry],
@@ -430,7 +430,8 @@ fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a number")
 }
 
-/// Returns rows by placement and statistic. The first two cells of a row are its names.
+/// Returns a row for each placement and statistic. The first two cells of a row contain the placement and the name of
+/// the statistic.
 fn memory(entries: &[Entry], points: &[Point]) -> Result<Vec<(String, Vec<String>)>, String> {
     let mut rows = Vec::new();
     for point in
@@ -506,10 +507,10 @@ fn wanted_of(dut: &DutPlan) -> &'static [Wanted] {
     if dut.measure.is_some() { &WANTED[..1] } else { &WANTED }
 }
 
-/// Tables and figures of a report, for comparison with [`WANTED`].
+/// Tables and figures of a report, which are compared with the expected contents in [`WANTED`].
 struct Shown {
     tables: Vec<Table>,
-    /// Source of the figures, which are drawn on demand.
+    /// The run from which the figures are drawn when a test requests them.
     runs: [Run; 1],
 }
 

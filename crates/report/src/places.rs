@@ -21,8 +21,7 @@ pub(crate) trait PointWords {
     /// Returns the DUT's number of cores, or a description of its actual placement.
     fn ran_on(&self) -> String;
 
-    /// Same as [`PointResult::ran_on`], for a column that is named after the requested cores or
-    /// placement.
+    /// Returns the heading of a column or row: the requested cores or placement, and any deviation from the request.
     fn column(&self) -> String;
 
     /// Returns a text for legends and captions with the cores to which the DUT was confined.

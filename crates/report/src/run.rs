@@ -5,7 +5,7 @@ use std::path::Path;
 use campaign::archive::{self, ArchiveError, journal_header};
 use campaign::results::{DutResult, NoResult, PointResult, Results, SelfTestResult};
 
-/// Returns the worst-case point of a DUT at the first placement in the plan.
+/// Returns the result of a DUT in the worst case, at the first placement in the plan.
 pub(crate) fn worst_point(dut: &DutResult) -> Option<&PointResult> {
     dut.points.iter().find(|p| p.conditions.is_worst_case())
 }
@@ -21,7 +21,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns the name in the plan, followed by the name of the run folder if that differs.
+    /// Returns the name of the plan. If the name of the run folder differs from it, the folder name is appended.
     pub fn title(&self) -> String {
         let plan = &self.results.plan.name;
         if *plan == self.name { plan.clone() } else { format!("{plan} ({})", self.name) }

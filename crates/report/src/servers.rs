@@ -11,7 +11,7 @@ use crate::wording;
 
 /// Title of the table, from which the table's label in LaTeX is derived.
 const TITLE: &str = "Comparison of the servers";
-/// Preferred load for the columns with latency and CPU use, in per cent of the median.
+/// Preferred load for the columns with latency and CPU use, in per cent of the median rate.
 const HALF: u8 = 50;
 
 /// Returns a table with a row for each server that has searches, fastest first. Returns `None` if
@@ -45,7 +45,7 @@ enum Cores {
     Differ,
 }
 
-/// Returns the cores of all servers, or `None` if the servers have different cores.
+/// Returns the cores on which all servers ran, or `None` if the servers ran on different cores.
 fn common_cores(runs: &[Run]) -> Option<String> {
     let points = runs.iter().flat_map(|run| &run.results.duts).filter_map(worst_point);
     let cores: Vec<String> = points.map(PointResult::on_cores).collect();
@@ -58,7 +58,7 @@ struct Columns {
     run: bool,
     cores: Cores,
     ratio: bool,
-    /// Load at which latency and CPU use are shown, in per cent of the median.
+    /// Load at which latency and CPU use are shown, in per cent of the median rate.
     load: Option<u8>,
 }
 
@@ -138,8 +138,8 @@ fn ratio(run: &Run, point: &PointResult, best: Option<&PointResult>) -> String {
     wording::ratio(&ratio).unwrap_or_else(|| "undecided".into())
 }
 
-/// Returns the load nearest to [`HALF`] at the first placements of the servers. Full load is
-/// excluded.
+/// Returns the load, in per cent, that is nearest to [`HALF`]. Only loads at the first placement of each server are
+/// considered, and full load is excluded.
 fn load(runs: &[Run]) -> Option<u8> {
     let duts = runs.iter().flat_map(|run| &run.results.duts);
     let loads = duts.flat_map(|dut| {
@@ -150,7 +150,7 @@ fn load(runs: &[Run]) -> Option<u8> {
     shares.min_by_key(|&share| share.abs_diff(HALF))
 }
 
-/// Returns the result at a load, at the server's first placement.
+/// Returns the result of a server at the given load and at the server's first placement.
 fn at_load(dut: &DutResult, share: u8) -> Option<&LoadResult> {
     let place = &worst_point(dut)?.conditions.place;
     dut.loads.iter().find(|load| load.share.per_hundred() == share && load.place == *place)

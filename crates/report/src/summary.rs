@@ -45,7 +45,8 @@ pub(crate) fn summary(run: &Run) -> RunSummary {
     RunSummary { answer: sentences, when: when(r), caveats: caveats(run, &ranked) }
 }
 
-/// Returns a sentence about the reliability of the results: self-test, completeness, compliance.
+/// Returns a sentence about the reliability of the results. The sentence covers the self-test, the completeness of the
+/// run, and compliance with RFC 8219.
 pub(crate) fn standing(r: &Results) -> String {
     let validated = match r.own_self_test() {
         None => "There was no self-test: the tester is not validated".into(),

@@ -49,7 +49,7 @@ pub(crate) fn points(runs: &[Run]) -> String {
     out
 }
 
-/// Returns the line of a point, from all its rows.
+/// Returns the cells of a point's line in `points.csv`, computed from all rows of the point.
 fn point_cells(run: &Run, rows: &[Row]) -> Vec<String> {
     let row = |quantity: &str| rows.iter().find(|row| row.quantity == quantity);
     let mut cells =

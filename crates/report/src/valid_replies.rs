@@ -56,8 +56,8 @@ fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     trials.chunk_by(|a, b| a.rate == b.rate).filter_map(of_rate).collect()
 }
 
-/// True if the trials of a point query new names without AAAA records at the placement `place`. The
-/// trials may be searches (with any acceptance ratio), load trials or trials at constant rates.
+/// True if a point belongs to the DUT `dut` and the placement `place`, and its trials query new names without AAAA
+/// records. The trials may be searches (with any acceptance ratio), load trials or trials at constant rates.
 fn is_worst_case(point: &Point, dut: &str, place: &Cores) -> bool {
     let is_plain = match point {
         Point::Search(c) => (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO),

@@ -1,6 +1,5 @@
-//! Checks that every value is the same in all outputs. Journal, JSON, CSV, tables, figures and
-//! sentences of simulated campaigns are compared, with varying capacities, invalid trials and
-//! interruptions.
+//! Checks that every value is the same in all outputs. The tests compare journal, JSON, CSV, tables, figures and
+//! sentences of simulated campaigns. The campaigns have varying capacities, invalid trials and interruptions.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -108,7 +107,7 @@ impl Outputs {
         }
     }
 
-    /// Returns the rates of the trials of a point that had the verdict `verdict`.
+    /// Selects the trials of a point that have the verdict `verdict`, and returns their rates.
     fn sent(&self, point: &Point, verdict: Verdict) -> BTreeSet<u64> {
         let of = |entry: &Entry| match entry {
             Entry::Finished(m) if m.step.point == *point && m.verdict() == verdict => {
@@ -159,7 +158,7 @@ impl Outputs {
     }
 }
 
-/// The cells of a line.
+/// The header of a CSV file, and the cells of one of its lines.
 struct Cells<'a> {
     header: Vec<&'a str>,
     line: Vec<&'a str>,
@@ -413,7 +412,8 @@ fn check(campaign: &Campaign) -> Outputs {
     outputs
 }
 
-/// Returns the names of the situations in which a value could differ between outputs.
+/// Returns the names of the special cases that occur in a campaign, such as a failed self-test. In these cases, a value
+/// in one output (such as JSON) could differ from the value in another output (such as CSV).
 fn situations(campaign: &Campaign, outputs: &Outputs) -> BTreeSet<&'static str> {
     let mut all = BTreeSet::new();
     let mut searches = BTreeSet::new();

@@ -56,8 +56,8 @@ fn without_pass(figures: &Figures) -> String {
     format!("{} of {} found no passing rate", figures.without_pass, counted_searches(figures.n))
 }
 
-/// Formats the result of searches for sentences and tables. A single search has only an interval.
-/// Several searches have a median in an interval.
+/// Formats the result of searches for sentences and tables. The result of a single search is an interval. The result of
+/// several searches is a median and an interval.
 pub fn found(figures: &Figures) -> String {
     let (interval, proven) = (interval(&figures.interval), with_interval(&figures.interval));
     match (figures.n, figures.median) {
@@ -107,14 +107,13 @@ pub fn lower_bound(reason: &LowerBound) -> String {
     }
 }
 
-/// Describes all reasons, each as in [`lower_bound`].
+/// Describes the reasons why the DUT's highest passing rate may be above the median, each as in [`lower_bound`].
 pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
     reasons.iter().map(lower_bound).collect()
 }
 
-/// Describes a goal of an MLRsearch: `at most 0.5 % lost in all but 50 % of 21 s, in trials of 1
-/// s`. The length of the deciding trials is omitted if a single trial covers the whole duration
-/// sum.
+/// Describes a goal of an MLRsearch: `at most 0.5 % lost in all but 50 % of 21 s, in trials of 1 s`. The duration of
+/// the full-length trials is omitted if it is equal to the duration sum.
 pub fn goal(goal: &Goal) -> String {
     let percent = |share: f64| number(share * 100.0);
     let seconds = number(goal.duration_sum.as_secs_f64());
@@ -182,7 +181,7 @@ pub(crate) fn counted_searches(n: usize) -> String {
     counted(n as u64, "search", "searches")
 }
 
-/// Row names of the tables in the form used in the papers.
+/// Names of the rows in tables that have the form used in the papers.
 pub(crate) const STATISTICS: [&str; 6] = [
     "Median (queries/s)",
     "Minimum (queries/s)",

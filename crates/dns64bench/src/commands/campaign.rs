@@ -287,7 +287,8 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
     println!("{left} to go");
 }
 
-/// Template for the current point and rate and, below them, a progress bar of 80 columns.
+/// Template of the progress display. The first line shows the current point and rate, and the second line contains the
+/// progress bar. Lines have at most 80 columns.
 const BAR: &str = "{wide_msg}\n{bar:20} {pos} of {len} points, {elapsed}, about {prefix} to go";
 
 /// Returns the total duration of all finished trials.

@@ -235,7 +235,7 @@ fn print_experiments(result: &Found) {
     }
 }
 
-/// Returns the CPU use of a process in per cent of one core, second by second, until `over` is set.
+/// Measures the CPU use of a process in each second until `over` is set. Returns the values in per cent of one core.
 fn cpu_by_second(pid: u32, over: &AtomicBool) -> Vec<f64> {
     let mut seconds = Vec::new();
     let mut last = (clock::now(), hosts::process::cpu_seconds(&[pid]));

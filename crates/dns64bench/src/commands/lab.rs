@@ -1,4 +1,4 @@
-//! `lab`: three network namespaces, connected as in `hosts::lab`.
+//! `lab`: creates and removes three network namespaces, which are connected as described in `hosts::lab`.
 
 use std::process::ExitCode;
 

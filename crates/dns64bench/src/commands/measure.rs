@@ -78,8 +78,8 @@ pub(crate) fn run(args: &Measure) -> Outcome {
     Ok(status_of(trial.verdict))
 }
 
-/// Returns advice if the actual cache hit rate was above the requested one, because the server had already cached some
-/// names.
+/// Returns advice if the actual cache hit rate was above the requested one. The cause is that the server had already
+/// cached some of the names.
 fn cache_advice(plan: &TrialPlan, trial: &TrialResult) -> Option<String> {
     let Some(Deviation::CachedShare { wanted, real }) = trial.deviation else { return None };
     let next = (plan.first_name + plan.names_needed()) % plan.names.count();

@@ -33,8 +33,8 @@ use tester::measurer::{TrialError, needs_send_cost};
 
 use crate::output::Failure;
 
-/// Returns the CPU time that sending costs on this host. It is the same for all trials with the same send settings. The
-/// cost is measured only if the burst window of `plan` depends on the cost.
+/// Returns the CPU time that sending costs on this host. The cost is the same for all trials with the same send
+/// settings. It is measured only if the burst window of `plan` depends on the cost.
 fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
     if !needs_send_cost(plan) {
         return Ok(plan.send_cost);
@@ -47,8 +47,8 @@ fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> 
 /// Exit status after a panic, as in other Rust programs.
 const PANICKED: i32 = 101;
 
-/// Makes a panic in any thread end the program. Otherwise a server would continue without one of its threads, and the
-/// replies lost by that thread would look like losses of the DUT.
+/// Installs a hook that ends the program after a panic in any thread. Otherwise a server would continue without one of
+/// its threads, and the replies lost by that thread would look like losses of the DUT.
 fn end_with_any_thread() {
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

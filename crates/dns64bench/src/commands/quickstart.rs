@@ -46,8 +46,8 @@ const PAUSE: Duration = Duration::from_millis(150);
 /// Limit for the pacing deviation, in per cent. It is higher than the default, because AuthDNS, dns64d and the Measurer
 /// run on the same host. It is lower than the steps between the rates of a search.
 const WINDOW_LIMIT: f64 = 5.0;
-/// Maximum number of retries of an invalid trial. It is low, because a host that is too busy for a rate is probably too
-/// busy for the next attempt.
+/// Maximum number of retries of an invalid trial. The limit is low: if the host is too busy for a trial, it is probably
+/// also too busy for a retry.
 const INVALID_RETRIES: u32 = 1;
 /// The DNS64 prefix in the configuration of dns64d.
 const PREFIX: &str = "64:ff9b::/96";
@@ -97,8 +97,8 @@ const STAGES: [Stage; 3] = [
 pub(crate) struct QuickstartResult {
     dut: String,
     self_test: SelfTestResult,
-    /// Result of a closed loop in the worst case: a constant number of queries in flight. A closed loop has no send
-    /// schedule, so a busy machine does not make it invalid.
+    /// Result of a closed loop (a constant number of queries in flight) in the worst case. A closed loop has no send
+    /// schedule, so it stays valid even if the machine is busy.
     closed_loop: ClosedLoopResult,
     worst_case: SearchResult,
     all_aaaa: SearchResult,
@@ -380,7 +380,7 @@ fn unmeasured(stage: &Stage, search: &SearchResult) -> String {
     }
 }
 
-/// Returns the rate that searches found, and a remark on how it was found.
+/// Returns the rate that the searches of a test case found, and a remark such as the number of searches.
 fn rate(search: &SearchResult) -> (String, String) {
     let found = &search.figures;
     let interval = wording::interval(&found.interval);

@@ -106,7 +106,8 @@ fn read<T: JsonSchema>() -> Made {
     SchemaSettings::draft2020_12().for_deserialize().into_generator().into_root_schema_for::<T>()
 }
 
-/// Transform that removes link markup from the descriptions, which are generated from doc comments.
+/// Transform that removes link markup from the descriptions in a schema. These descriptions are generated from doc
+/// comments.
 struct PlainWords;
 
 impl Transform for PlainWords {

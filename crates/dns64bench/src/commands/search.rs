@@ -189,7 +189,7 @@ fn status(result: &SearchResult) -> ExitCode {
 /// Range of names that the trials of a search may use.
 #[derive(Clone, Copy)]
 pub(crate) struct UsedNames {
-    /// Index of the first name in the block.
+    /// Index of the first name that a trial may use. The first name of the block has index 0.
     pub(crate) first: u64,
     pub(crate) count: u64,
 }

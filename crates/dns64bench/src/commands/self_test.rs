@@ -40,9 +40,9 @@ pub(crate) struct SelfTestResult {
     /// Highest rate at which the self-test passed. If the search was repeated, this is the lowest result of the
     /// searches. Absent if a search found no passing rate.
     pub(crate) passed_rate: Option<Qps>,
-    /// Highest rate at which DUTs may be tested according to `passed_rate`.
+    /// Highest rate at which DUTs may be tested after a self-test that passed at `passed_rate`.
     pub(crate) allowed_rate: Option<Qps>,
-    /// Verdict on the tester for tests at `for_rate`.
+    /// Verdict of the self-test: passed if the tester is reliable enough for tests of DUTs at `for_rate`.
     pub(crate) verdict: Verdict,
     /// Send settings of the self-test. The self-test validates only trials with the same settings. Absent if the
     /// scheduling priority changed during the self-test.

@@ -91,8 +91,9 @@ pub(super) fn search(
     campaign::search::run(plan, &mut journal, Vec::new(), runner)
 }
 
-/// Computes the result of the first `searches` searches of an interrupted set from its journal in `folder`. Returns
-/// `None` if `searches` is 0. No trial is run; the interface nevertheless requires a `runner`.
+/// Returns the result of the first `searches` searches of an interrupted set of searches, or `None` if `searches` is 0.
+/// The result is computed from the journal of the set in `folder`. No trial is run, although the argument `runner` is
+/// required.
 ///
 /// # Errors
 /// Returns an error if the journal cannot be read, or if the journal of the completed searches cannot be written.

@@ -77,9 +77,9 @@ const INVALID_RETRIES: u32 = 1;
 const HIGHEST: f64 = 2.0;
 const LOWEST: f64 = 0.05;
 
-/// Index of the first name that a run may use, and number of names. The names have the global addresses 11.0.0.0 to
-/// 90.255.255.255. Some servers do not synthesize from private addresses (RFC 6052 §3.1), and others remove private
-/// addresses from answers.
+/// Index of the first name that a run may use, and number of names. The names are generated from the global addresses
+/// 11.0.0.0 to 90.255.255.255. Some servers do not synthesize from private addresses (RFC 6052 §3.1), and others remove
+/// private addresses from answers.
 const FIRST_NAMES: u64 = 11 << 24;
 const NAMES: u64 = 80 << 24;
 /// Rate at which the index of a run's first name increases, in names per second of wall-clock time. A run uses fewer
@@ -138,8 +138,8 @@ pub(crate) fn run(args: &Try) -> Outcome {
     Ok(exit_status(&result))
 }
 
-/// Starts AuthDNS in this process, and serves its status socket. Returns the address to which the server must forward;
-/// a wildcard address is replaced with an address of this host.
+/// Starts AuthDNS in this process, and serves its status socket. Returns the address to which the server must forward
+/// queries. A wildcard address is replaced with an address of this host.
 fn start_auth(
     args: &Try,
     here: IpAddr,
@@ -208,7 +208,7 @@ fn search_plan(trial: TrialPlan, closed_loop: f64) -> SearchPlan {
     }
 }
 
-/// The server under test, and the AuthDNS to which it must forward.
+/// The server under test, and the AuthDNS to which the server must forward queries.
 struct Setup<'a> {
     args: &'a Try,
     server: SocketAddr,
@@ -244,8 +244,8 @@ impl Setup<'_> {
         }
     }
 
-    /// Prints the state of the server on standard error. Before the first state, prints the server, AuthDNS and, if
-    /// necessary, the configuration lines.
+    /// Prints the state of the server on standard error. Before the first state, prints the addresses of the server and
+    /// of AuthDNS and, if necessary, the configuration lines.
     fn show(&self, state: State, is_first: bool) {
         if is_first {
             let version = self.version.map_or(String::new(), |text| format!(" ({text})"));
@@ -310,8 +310,8 @@ impl Setup<'_> {
     }
 }
 
-/// Runner that runs trials like [`Terminal`]. It stores their results for the case of an interruption, and begins no
-/// search later than [`ENOUGH`].
+/// Runner that runs trials like [`Terminal`]. It stores the results of the trials, so that they are available after an
+/// interruption. It begins no search later than [`ENOUGH`].
 struct RecordingRunner {
     terminal: Terminal,
     trials: Vec<TrialResult>,
@@ -440,7 +440,7 @@ fn summary(result: &TryResult, trials: &[TrialResult]) -> String {
     text + "Next: dns64bench search, for a result that can be published\n"
 }
 
-/// Formats the rate of the searches: `12 300 queries/s median, [12 000, 12 600) in 3 searches`.
+/// Formats the rate that the searches found: `12 300 queries/s median, [12 000, 12 600) in 3 searches`.
 fn rate(search: &SearchResult) -> String {
     let found = &search.figures;
     let (median, interval) = (wording::median(found), wording::interval(&found.interval));

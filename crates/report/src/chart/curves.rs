@@ -33,9 +33,9 @@ pub(crate) fn along(shape: &Shape, words: &str, unit: &str) -> String {
     }
 }
 
-/// Chooses the form in which curves are drawn. If they have few different positions, they are drawn
-/// as bars with values. If there are more curves than colours, each subject has a small diagram.
-/// `unit` is appended to the names of groups of bars.
+/// Chooses the form in which curves are drawn. If the curves have only a few different horizontal positions, they are
+/// drawn as bars with values. If there are more curves than colours, each subject has a small diagram. `unit` is
+/// appended to the names of groups of bars.
 pub(crate) fn curves(all: Vec<Curve>, unit: &str) -> Shape {
     let mut places: Vec<f64> = all.iter().flat_map(|curve| &curve.dots).map(|dot| dot.x).collect();
     places.sort_by(f64::total_cmp);

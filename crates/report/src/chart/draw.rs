@@ -117,7 +117,7 @@ pub(super) fn text(out: &mut String, class: &str, (x, y): (f64, f64), anchor: &s
     let _ = write!(out, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{}</text>", escape(words));
 }
 
-/// Draws lines of text one below the other. The point is the position of the first line.
+/// Draws lines of text one below the other. The coordinates are those of the first line.
 pub(super) fn text_lines(
     out: &mut String,
     class: &str,
@@ -130,8 +130,8 @@ pub(super) fn text_lines(
     }
 }
 
-/// Begins the SVG group of one of several diagrams, and writes the name of the diagram. The point
-/// is the position of the last line of the name. The caller closes the SVG group.
+/// Begins the SVG group of one of several diagrams, and writes the name of the diagram. The last line of the name is at
+/// the given coordinates. The caller closes the SVG group.
 pub(super) fn begin_panel(out: &mut String, name: &str, (x, y): (f64, f64), room: f64) {
     let escaped = escape(name);
     let _ = write!(out, "<g data-panel=\"{escaped}\"><title>{escaped}</title>");

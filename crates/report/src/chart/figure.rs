@@ -45,11 +45,11 @@ pub(crate) type HeatRow = (String, Vec<Option<(f64, bool)>>);
 /// A heat map.
 #[derive(Clone, Debug)]
 pub struct HeatMap {
-    /// Name of the map.
+    /// Name of the heat map.
     pub name: String,
-    /// Names of the columns of the map.
+    /// Names of the columns of the heat map.
     pub columns: Vec<String>,
-    /// Rows of the map.
+    /// Rows of the heat map.
     pub rows: Vec<HeatRow>,
 }
 

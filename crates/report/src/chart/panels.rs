@@ -37,8 +37,8 @@ impl Figure {
     }
 }
 
-/// Returns the minimum and the maximum of a panel, including the requested value. The two always
-/// differ.
+/// Returns the lower and upper ends of the vertical axis of a panel. The range includes the requested value, and is
+/// never empty.
 fn extent(panel: &Panel) -> (f64, f64) {
     let start = (panel.wanted, panel.wanted);
     let (low, high) =

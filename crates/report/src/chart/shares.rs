@@ -13,7 +13,8 @@ const HEIGHT: f64 = 250.0;
 const LEFT: f64 = 48.0;
 
 impl Figure {
-    /// Draws curves from 0 to 100 %. Each rate has a dot and the range of its trials.
+    /// Draws curves with a vertical axis from 0 to 100 %. At each rate, a curve has a dot, and a vertical line that
+    /// shows the range of the percentages in the trials.
     pub(super) fn shares(&self, out: &mut String, series: &[Series]) -> f64 {
         let area = Area { left: LEFT, right: WIDTH - RIGHT, top: TOP, floor: TOP + HEIGHT };
         let marks = [0.0, 20.0, 40.0, 60.0, 80.0, 100.0].to_vec();

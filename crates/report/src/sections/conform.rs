@@ -63,7 +63,7 @@ fn of_runs(runs: &[Run]) -> Vec<(String, &ConformResult)> {
     all
 }
 
-/// Returns the reports of all runs, for the scoreboard.
+/// Returns the conformance reports of the servers in all runs, for the scoreboard.
 fn reports(runs: &[Run]) -> Vec<Report> {
     let named = |(name, result): (String, &ConformResult)| {
         Some(Report { server: name, ..result.report.clone()? })

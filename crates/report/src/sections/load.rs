@@ -85,8 +85,8 @@ fn efficiency(dut: &DutResult) -> Table {
     efficiency_table(&title, "CPU cores", &columns)
 }
 
-/// Returns a table of the efficiency of DUTs, with a column for each DUT. The loads of these DUTs
-/// were measured at only one placement.
+/// Returns a table of efficiency with a column for each DUT. The DUTs in this table were measured under load at only
+/// one placement.
 fn efficiency_by_server(duts: &[&DutResult]) -> Table {
     let title = "Computing power relative performance (CPRDP) by server";
     let columns: Vec<(String, &DutResult, &Cores)> = duts
@@ -175,7 +175,7 @@ fn by_load(run: &Run, key: fn(&LoadResult) -> Option<f64>) -> Vec<(&DutResult, &
     all
 }
 
-/// Returns the cells that name the DUT and the load of a row.
+/// Returns the first cells of a row: the DUT, its cores, the load and the rate.
 fn names(dut: &DutResult, load: &LoadResult) -> Vec<String> {
     let cores =
         crate::places::column(&load.place, load.found.place.as_ref(), load.found.missing.as_ref());
@@ -229,7 +229,8 @@ fn latency_table(run: &Run) -> Table {
     table
 }
 
-/// Axis label for loads, which are fractions of the worst-case median.
+/// Axis label for loads. A load is a fraction of the rate that the DUT reached in the worst case (median of the
+/// searches).
 const LOAD: &str = "load (share of the worst-case median)";
 
 /// Returns a curve for each DUT and placement; `dot` creates the mark for a load.

@@ -348,8 +348,8 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
     }
 }
 
-/// Returns the point with an AAAA record rate and a cache hit rate, or `None` if this point was not
-/// measured.
+/// Returns the result of a DUT at the given placement, AAAA record rate and cache hit rate, or `None` if this point was
+/// not measured.
 fn cell<'a>(
     dut: &'a DutResult,
     place: &Cores,
@@ -556,7 +556,7 @@ fn placement_bars(runs: &[Run]) -> Option<Figure> {
 /// Quantity on the horizontal axis of a curve.
 #[derive(Clone, Copy)]
 enum CurveAxis {
-    /// Number of cores. The placement changes along the curve.
+    /// Number of cores. Each point of the curve has a different placement of the DUT.
     Places,
     /// AAAA record rate, cache hit rate or acceptance ratio. All points of the curve have the same
     /// placement.
@@ -566,9 +566,9 @@ enum CurveAxis {
 /// The points of one curve.
 #[derive(Clone, Copy)]
 enum CurveGroup<'a> {
-    /// The points of all placements that were measured with the same AuthDNS.
+    /// All points that were measured with the same AuthDNS, at any placement of the DUT.
     With(Option<&'a str>),
-    /// The points of one placement.
+    /// The points that were measured at one placement of the DUT.
     PlacementRef(&'a Cores),
 }
 
@@ -603,9 +603,9 @@ fn auths(dut: &DutResult) -> Vec<Option<&str>> {
     all
 }
 
-/// Returns a figure with a curve for each DUT, or `None` if no DUT has two points. `x` computes the
-/// horizontal position from the conditions of a point and the result of [`share_places`]. The four
-/// texts are the file name, the title, and the label and unit of the horizontal axis.
+/// Returns a figure with a curve for each DUT, or `None` if no DUT has two points. `x` computes the horizontal position
+/// from the conditions of a point and the result of [`share_places`]. The array of four texts contains the file name,
+/// the title, and the label and unit of the horizontal axis.
 fn curve(
     runs: &[Run],
     over: CurveAxis,

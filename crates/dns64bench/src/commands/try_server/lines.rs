@@ -29,7 +29,7 @@ impl Forward {
         format!("{}@{}", self.auth.ip(), self.auth.port())
     }
 
-    /// Returns the address of the prefix without the prefix length.
+    /// Returns the DNS64 prefix without its length.
     fn network(&self) -> String {
         let prefix = self.prefix.to_string();
         prefix.split('/').next().unwrap_or_default().to_owned()
@@ -41,7 +41,7 @@ impl Forward {
 pub(super) enum Form {
     Unbound,
     Bind,
-    /// PowerDNS Recursor 5 with YAML.
+    /// PowerDNS Recursor 5 with a configuration in YAML.
     RecursorYaml,
     /// PowerDNS Recursor 4, or version 5 with the older `key=value` format.
     RecursorOld,
@@ -81,7 +81,8 @@ impl Form {
         Form::Dns64d,
     ];
 
-    /// Returns the configuration lines with the values of `forward`.
+    /// Returns the configuration lines for this server software, with the domain, AuthDNS address and prefix in
+    /// `forward`.
     pub(super) fn lines(self, forward: &Forward) -> Lines {
         match self {
             Form::Unbound => unbound(forward),

@@ -13,7 +13,8 @@ use wire::view::{CLASS_IN, Message, rtype};
 use super::state::{NameReplies, Reply};
 use crate::interruption;
 
-/// Time to wait for a response. Resolvers send SERVFAIL after some seconds if their upstream does not respond.
+/// Time to wait for a response. It is several seconds, because resolvers send SERVFAIL only after some seconds if their
+/// upstream does not respond.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Time to wait for a response to the version query. It is short, because some servers do not answer queries of class
 /// CH.
@@ -65,8 +66,8 @@ impl Probe {
         Some(String::from_utf8_lossy(rest.get(..usize::from(len))?).into_owned())
     }
 
-    /// Queries a random name in 9.0.0.0/8, which no trial uses. `auth_queries` returns the number of queries that
-    /// AuthDNS has received so far.
+    /// Queries the name that is generated from a random address in 9.0.0.0/8. Trials do not use these names.
+    /// `auth_queries` returns the number of queries that AuthDNS has received so far.
     pub(super) fn query_name(&self, auth_queries: impl Fn() -> u64) -> NameReplies {
         let [_, b, c, d] = random().to_be_bytes();
         let name = Ipv4Addr::new(9, b, c, d);
@@ -125,7 +126,8 @@ fn random() -> u32 {
     RandomState::new().hash_one(0) as u32
 }
 
-/// Returns the addresses of type `wanted` in a response with an answer section that begins at octet `at`.
+/// Returns the addresses in the records of type `wanted` of a response. The answer section of the response begins at
+/// octet `at`.
 fn addresses_in(reply: &[u8], at: usize, wanted: u16) -> Reply {
     let Some(message) = Message::new(reply) else { return Reply::Silent };
     if message.rcode() != Rcode::NOERROR {

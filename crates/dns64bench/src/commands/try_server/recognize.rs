@@ -2,7 +2,8 @@
 
 use super::lines::Form;
 
-/// Beginning of the reported version in lower case, and the configuration formats of that server software.
+/// Beginning of the version that a server reports, in lower case, and the configuration formats of this server
+/// software.
 const KNOWN: &[(&str, &[Form])] = &[
     ("unbound ", &[Form::Unbound]),
     ("powerdns recursor 4", &[Form::RecursorOld]),

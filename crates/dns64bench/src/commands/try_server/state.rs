@@ -38,7 +38,7 @@ pub(super) struct NameReplies {
     pub(super) aaaa: Reply,
     /// Reply to the query for A records. This query is sent only if the reply to the AAAA query was NODATA.
     pub(super) a: Option<Reply>,
-    /// True if AuthDNS received a query between the first query and the last reply.
+    /// True if AuthDNS received a query after the first query for the name was sent, and before the last reply arrived.
     pub(super) auth_asked: bool,
 }
 
@@ -60,7 +60,7 @@ pub(super) enum State {
     NoAddress,
     /// NODATA reply to the AAAA query, and the correct A record: the server does not synthesize.
     NotSynthesized,
-    /// An AAAA record with an unexpected prefix, in which the IPv4 address of the name is embedded.
+    /// An AAAA record whose address consists of an unexpected prefix and the IPv4 address of the name.
     OtherPrefix(Prefix),
     /// An address that is different from the IPv4 address of the name and does not embed it.
     OtherAddress(IpAddr),

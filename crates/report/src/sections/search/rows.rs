@@ -89,7 +89,7 @@ pub(crate) fn without_pass(point: &Point, figures: &Figures) -> Row {
     Row::from_value(point.clone(), "without_pass", "searches", figures.n, searches)
 }
 
-/// Returns the numbers of trials of a point.
+/// Returns rows with the numbers of trials of a point: short, full-length, invalid, and skipped trials.
 pub(crate) fn trial_counts(point: &Point, trials: &Trials) -> Vec<Row> {
     let all = [
         ("probes", trials.probes),
