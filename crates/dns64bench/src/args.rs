@@ -123,10 +123,10 @@ pub(crate) enum Command {
     /// Read the requests of a campaign from standard input and execute them, until standard input is closed
     #[command(hide = true)]
     Agent(Agent),
-    /// Run dns64d; used by quickstart
+    /// Run the DNS64 server dns64d; used by the command quickstart
     #[command(hide = true, disable_help_flag = true, disable_version_flag = true)]
     Dns64d {
-        /// Arguments of dns64d
+        /// Command-line arguments of dns64d
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
     },
@@ -444,7 +444,7 @@ pub(crate) struct Campaign {
     pub(crate) action: CampaignAction,
 }
 
-/// Results that `campaign resume` measures again.
+/// Results for which `campaign resume` repeats the measurement.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum RedoChoice {
     SelfTest,
@@ -460,7 +460,7 @@ impl From<RedoChoice> for Redo {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CampaignAction {
-    /// Run a plan
+    /// Run a benchmark plan
     #[command(after_help = help::below("campaign run"))]
     Run {
         /// Plan: a TOML file, or the name of a built-in plan (smoke, compulsory, paper or paper-small)
@@ -558,7 +558,7 @@ pub(crate) struct Gate {
     /// runs were measured alternately
     #[arg(long, requires = "baseline", help_heading = COMPARISON)]
     pub(crate) in_turn: bool,
-    /// Write the result of the comparison for each point to this file, as JUnit XML
+    /// Write the result of the comparison for each measurement point to this file, as JUnit XML
     #[arg(long, value_name = "FILE", requires = "baseline", help_heading = COMPARISON)]
     pub(crate) junit: Option<PathBuf>,
     /// Append a summary of the comparison, in Markdown, to this file, such as $GITHUB_STEP_SUMMARY
@@ -762,7 +762,7 @@ pub(crate) struct QueryFile {
     /// DNS zone of the generated names
     #[arg(long, default_value = "dns64perf.test", help_heading = NAMES)]
     pub(crate) domain: Domain,
-    /// Type of the queries
+    /// Record type to query (QTYPE)
     #[arg(long, value_name = "TYPE", default_value = "AAAA", value_parser = ["A", "AAAA"], help_heading = QUESTIONS)]
     pub(crate) qtype: String,
     /// Output file [default: standard output]

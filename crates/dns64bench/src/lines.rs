@@ -65,8 +65,8 @@ fn wrapped(text: &str) -> String {
 }
 
 /// Formats a trial of a campaign: `BIND, 1 core, α 0 β 0 | trial at 9 000 | failed: 4.3 % valid`. `verdict` is the word
-/// for the verdict, which may be coloured. If the line is too long, the name of the point (the first part) is
-/// shortened. For an invalid trial, the line contains the reason instead of counts.
+/// for the verdict, which may be coloured. If the line is too long, the name of the measurement point (the first part)
+/// is shortened. For an invalid trial, the line contains the reason instead of counts.
 pub(crate) fn trial(measured: &Measured, verdict: &str) -> String {
     let step = &measured.step;
     let length = match step.length {
@@ -84,13 +84,13 @@ pub(crate) fn trial(measured: &Measured, verdict: &str) -> String {
     format!("{name} | {trial} | {verdict}{details}")
 }
 
-/// Shortens the name of a point so that it fits on a line with `rest`. The shortened name has at least [`NAME`]
-/// columns.
+/// Shortens the name of a measurement point so that it fits on a line with `rest`. The shortened name has at least
+/// [`NAME`] columns.
 fn cut_before(point: &str, rest: &str) -> String {
     cut(point, COLUMNS.saturating_sub(width(rest)).max(NAME))
 }
 
-/// Minimum width of a shortened point name, in columns.
+/// Minimum width of a measurement point's shortened name, in columns.
 const NAME: usize = 20;
 
 /// Returns details of a trial, to print after the verdict. For an invalid trial: the reason. For other trials: the
@@ -119,7 +119,7 @@ pub(crate) fn percent(part: u64, of: u64) -> String {
     }
 }
 
-/// Returns a short name of a point. For a search the name contains α and β: `α 0 β 0` in the worst case.
+/// Returns a short name of a measurement point. For a search, the name contains α and β: `α 0 β 0` in the worst case.
 pub(crate) fn point(point: &Point) -> String {
     let Point::Search(c) = point else { return point.to_string() };
     let accept = if c.accept < 1.0 { format!(", accept {}", c.accept) } else { String::new() };

@@ -94,7 +94,7 @@ impl Counters {
 /// State of a search.
 #[derive(Clone, Copy)]
 pub(crate) struct SearchState {
-    /// Number of the search, from 1.
+    /// Number of the current search. The first search is number 1.
     pub(crate) number: u32,
     /// Highest rate that has passed in this search.
     pub(crate) passed: Option<Qps>,

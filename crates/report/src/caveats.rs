@@ -1,4 +1,5 @@
-//! Caveats about the results of a run. If several servers or points have the same caveat, it is listed only once.
+//! Caveats about the results of a run. If several servers or measurement points have the same caveat, it is listed only
+//! once.
 
 use campaign::results::{Contradiction, PointResult, by_key};
 use method::set::LowerBound;
@@ -20,8 +21,8 @@ pub(crate) fn lower_bounds(ranked: &[(&str, &PointResult)]) -> Vec<String> {
     by_key(&each, |(why, _)| *why).into_iter().map(sentence).collect()
 }
 
-/// Returns the contradictions in the results as sentences. One sentence covers all points that
-/// exceed the same self-test limit.
+/// Returns the contradictions in the results as sentences. One sentence covers all measurement points that exceed the
+/// same self-test limit.
 pub(crate) fn contradictions(all: &[Contradiction]) -> Vec<String> {
     let beyond: Vec<(Qps, &Contradiction, &str)> = all
         .iter()

@@ -15,7 +15,7 @@ use crate::table::{Table, markdown_text};
 /// Placeholder for a missing number.
 const NONE: &str = "–";
 
-/// Returns a table with the change of every point.
+/// Returns a table with the change at every measurement point.
 pub(crate) fn table(comparison: &Comparison) -> Table {
     let title = format!("Change against {}", comparison.baseline);
     let note = format!(
@@ -76,7 +76,7 @@ impl Row {
 }
 
 impl Comparison {
-    /// Returns the number of points for each outcome, as a sentence without a full stop.
+    /// Returns the number of measurement points for each outcome, as a sentence without a full stop.
     pub fn headline(&self) -> String {
         let count = |outcome| self.rows.iter().filter(|row| row.outcome() == outcome).count();
         let of = |outcome| count(Some(outcome));
@@ -107,7 +107,7 @@ impl Comparison {
         out + &table(self).markdown()
     }
 
-    /// Returns JUnit XML with one test per point. A test fails if its point regressed, and is
+    /// Returns JUnit XML with one test per measurement point. A test fails if the comparison shows a regression, and is
     /// skipped if the comparison is undecided.
     pub fn junit(&self) -> String {
         let mut report = Report::new("dns64bench");

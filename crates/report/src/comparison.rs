@@ -35,17 +35,18 @@ pub struct Comparison {
     pub baseline: String,
     /// The largest tolerated decrease, in per cent.
     pub max_regression_pct: f64,
-    /// The rows of each run. Each search point of the baseline or the run has a row for the goal of RFC 8219, and a row
-    /// for each additional goal of its MLRsearches.
+    /// The rows of each run. Each measurement point of the baseline or the run has a row for the goal of RFC 8219, and
+    /// a row for each additional goal of its MLRsearches.
     pub rows: Vec<Row>,
 }
 
-/// Comparison of a search point of a run with the same point of the baseline.
+/// Comparison of the searches at a measurement point in a run with those at the same point in the baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Row {
     /// Name of the run.
     pub run: String,
-    /// The search point: DUT, placement, AAAA record rate, cache hit rate and acceptance ratio.
+    /// Conditions that identify the measurement point: DUT, CPU placement, AAAA record rate, cache hit rate and
+    /// acceptance ratio.
     pub conditions: Conditions,
     /// The goal of an MLRsearch (RFC 9971); absent for the goal of RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,23 +57,24 @@ pub struct Row {
     /// Median of the rates that passed in the run, in queries per second, rounded as in the run's
     /// report. Absent if there is no median.
     pub median: Option<f64>,
-    /// Result of the comparison; absent if the points cannot be compared.
+    /// Result of the comparison; absent if the run cannot be compared with the baseline at this measurement point.
     pub change: Option<Change>,
-    /// Reason why the points cannot be compared; absent if they can be compared.
+    /// Reason why the run cannot be compared with the baseline at this measurement point; absent if a comparison is
+    /// possible.
     pub incomparable: Option<Incomparable>,
 }
 
-/// Reason why two points cannot be compared.
+/// Reason why a run cannot be compared with the baseline at a measurement point.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Incomparable {
-    /// The baseline's plan does not contain the point.
+    /// The baseline's plan does not contain the measurement point.
     NotInBaseline,
-    /// The run's plan does not contain the point.
+    /// The run's plan does not contain the measurement point.
     NotInRun,
-    /// The baseline has no result for the point.
+    /// The baseline has no result for the measurement point.
     BaselineMissing(NoResult),
-    /// The run has no result for the point.
+    /// The run has no result for the measurement point.
     #[serde(rename = "missing")]
     NoResult(NoResult),
     /// The plans of the baseline and the run differ in these keys. Keys that describe the server are excluded.
@@ -106,8 +108,9 @@ impl fmt::Display for Incomparable {
 }
 
 impl Row {
-    /// Returns the text that is shown beside the numbers. The text contains the outcome and, if it is undecided, the
-    /// number of searches that would decide it. If the points cannot be compared, the text contains the reason.
+    /// Returns the text that is shown beside the numbers of a comparison. The text contains the outcome and, if it is
+    /// undecided, the number of searches that would decide it. If no comparison is possible, the text contains the
+    /// reason.
     pub fn in_words(&self) -> String {
         match (&self.change, &self.incomparable) {
             (Some(change), _) => change_in_words(change),
@@ -116,13 +119,13 @@ impl Row {
         }
     }
 
-    /// Returns the outcome; `None` if the points cannot be compared.
+    /// Returns the outcome of the comparison; `None` if no comparison is possible.
     pub fn outcome(&self) -> Option<ChangeOutcome> {
         self.change.map(|change| change.outcome)
     }
 }
 
-/// Returns an outcome as text.
+/// Returns the outcome of a comparison as text.
 pub fn word(outcome: ChangeOutcome) -> &'static str {
     match outcome {
         ChangeOutcome::Regressed => "regressed",
@@ -203,8 +206,8 @@ fn rows(baselines: &[&Run], run: &Run, limit: f64) -> Vec<Row> {
     together(baselines, &[run], &run.name, limit)
 }
 
-/// Returns the rows for all search points of the runs and the baselines, in plan order. A point has a row for each goal
-/// of its searches.
+/// Returns the rows for all measurement points of the runs and the baselines, in plan order. A point has a row for each
+/// goal of its searches.
 fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Row> {
     let mut all: Vec<(Conditions, Vec<Option<Goal>>)> = Vec::new();
     for point in baselines
@@ -231,7 +234,7 @@ fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Ro
         .collect()
 }
 
-/// The searches of a run at one point and for one goal, with all results of this run.
+/// The searches of a run at one measurement point and for one goal, with all results of this run.
 struct GoalSearches<'a> {
     results: &'a Results,
     point: &'a PointResult,
@@ -242,8 +245,8 @@ struct GoalSearches<'a> {
 }
 
 impl<'a> GoalSearches<'a> {
-    /// Selects the searches of a point for `goal`; if `goal` is `None`, for the goal of RFC 8219. Returns `None` if
-    /// there was no search for the goal.
+    /// Selects the searches at a measurement point that were run for `goal`. If `goal` is `None`, selects the searches
+    /// for the goal of RFC 8219. Returns `None` if there was no search for the goal.
     fn new(
         results: &'a Results,
         point: &'a PointResult,
@@ -333,8 +336,8 @@ fn median(side: &Side<'_>) -> Option<f64> {
     Figures::of(&found, 1.0, resolution).median
 }
 
-/// Returns the reason why the points cannot be compared, or `None` if they can. Each point is checked against the first
-/// point of the baselines.
+/// Returns the reason why measurement points cannot be compared, or `None` if they can. Each point is checked against
+/// the first point of the baselines.
 fn incomparable(before: &Side<'_>, now: &Side<'_>) -> Option<Incomparable> {
     let (Some(&GoalSearches { results: then, point: first, .. }), false) =
         (before.first(), now.is_empty())
@@ -381,9 +384,8 @@ fn machines(results: &Results) -> Vec<String> {
     all.map(|e| format!("{} × {}", e.cpus, e.cpu)).collect()
 }
 
-/// Returns the part of a plan that affects the searches of a point. The description of the server
-/// (program, configuration and commands) is excluded, because the server is the subject of the
-/// comparison.
+/// Returns the part of a plan that affects the searches at a measurement point. The description of the server (program,
+/// configuration and commands) is excluded, because the server is the subject of the comparison.
 fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
     let mut plan = plan.clone();
     let place = plan
@@ -417,7 +419,7 @@ fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
 }
 
 impl Row {
-    /// Formats the point as `campaign status` does. A goal other than that of RFC 8219 is appended.
+    /// Formats the measurement point as `campaign status` does. A goal other than that of RFC 8219 is appended.
     pub fn point(&self) -> String {
         let point = Point::Search(self.conditions.clone()).to_string();
         match &self.goal {

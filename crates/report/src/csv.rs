@@ -1,4 +1,4 @@
-//! All results of a run as comma-separated values: a line for each quantity of each point.
+//! All results of a run as comma-separated values: a line for each quantity at each measurement point.
 
 pub(crate) mod row;
 
@@ -12,7 +12,7 @@ use crate::sections;
 const QUANTITY: &str = "rate,quantity,unit,n,median,p1,p99,min,max,dispersion_pct,mean,stdev,interval_from,interval_to,at_least,\
                         real_aaaa_share,real_cached_share,questions_per_query,retries_per_question,mark";
 
-/// Returns all results of runs.
+/// Returns all results of the given runs as comma-separated values.
 pub(crate) fn csv(runs: &[Run]) -> String {
     let mut out = format!("{KEYS},{QUANTITY}\n");
     for run in runs {

@@ -14,9 +14,8 @@ use serde_json::Value;
 use crate::run::Run;
 use crate::{csv, tidy};
 
-/// Parts of `results.json` that are not results: plan keys, CPU numbers of a placement (described
-/// in `ran_on`), and explanations that are in `mark` or follow from other numbers. Reports of
-/// checks are included as counts.
+/// Parts of `results.json` that are not results: plan keys, CPU numbers of a placement (described in `ran_on`), and
+/// explanations that are in `mark` or follow from other numbers. Conformance reports are included as counts of checks.
 const NOT_FOUND: [&str; 7] =
     ["conditions", "place", "void", "missing", "lower_bound_reasons", "warnings", "report"];
 
@@ -52,7 +51,8 @@ pub(crate) fn cells(line: &str) -> Vec<&str> {
     line.split(ends_cell).map(|cell| cell.trim_matches('"')).collect()
 }
 
-/// Keys of `results.json` that distinguish the points of a DUT, and the corresponding columns of `results.csv`.
+/// Keys of `results.json` that distinguish the measurement points of a DUT, and the corresponding columns of
+/// `results.csv`.
 const APART: [(&str, &str); 10] = [
     ("cores", "cores"),
     ("placement", "placement"),
@@ -65,13 +65,13 @@ const APART: [(&str, &str); 10] = [
     ("threads", "threads"),
     ("governor", "governor"),
 ];
-/// Kind of measurement whose rates are set in the plan. For this kind, points are distinguished by their rates. For all
-/// other kinds, the rate is a result.
+/// Kind of measurement whose rates are set in the plan. For this kind, measurement points are distinguished by their
+/// rates. For all other kinds, the rate is a result.
 const AT_RATES: &str = "constant rate";
-/// Identification of a point: the measurement, the DUT and the values of its key columns.
+/// Identification of a measurement point: the measurement, the DUT and the values of its key columns.
 type Key = (String, String, Vec<String>);
 
-/// Returns the numbers of `results.csv` by point, in the order of the lines.
+/// Returns the numbers of `results.csv` by measurement point, in the order of the lines.
 fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
     let header = cells(text.lines().next().unwrap());
     let at = |column: &str| header.iter().position(|name| *name == column).unwrap();
@@ -109,7 +109,8 @@ fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     (measure.into(), dut.into(), APART.iter().map(|(key, _)| text(key)).chain(rate).collect())
 }
 
-/// Returns the numbers of `results.json` that are missing in `results.csv`, or that appear there at a wrong point.
+/// Returns the numbers of `results.json` that are missing in `results.csv`, or that appear there at a wrong measurement
+/// point.
 fn lacking(run: &Run, text: &str) -> Vec<String> {
     let (json, file) = (serde_json::to_value(&run.results).unwrap(), by_point(text));
     let mut lacking = Vec::new();
@@ -232,7 +233,7 @@ fn a_line_that_is_missing_is_noticed() {
     }
 }
 
-/// If a number appears at the wrong point in the CSV file, the test that looks up all numbers fails.
+/// If a number appears at the wrong measurement point in the CSV file, the test that looks up all numbers fails.
 #[test]
 fn numbers_at_the_wrong_point_are_noticed() {
     let run = run();

@@ -1,4 +1,4 @@
-//! Numbers as text.
+//! Formatting of numbers as text.
 
 use units::in_groups;
 

@@ -114,7 +114,7 @@ fn float(
     out + "\\end{table}\n\n"
 }
 
-/// Width of a column.
+/// Width of a column in a LaTeX table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Width {
     /// Width of the longest cell, in characters.

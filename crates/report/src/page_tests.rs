@@ -425,7 +425,7 @@ fn the_first_screen_fits_1280_by_800_pixels() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut child) = child else {
-        // Another test limits the number of columns.
+        // A different test limits the number of columns.
         return testbed::skip("how wide a report becomes", "there is no chromium");
     };
     let begun = Instant::now();

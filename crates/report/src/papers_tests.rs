@@ -30,7 +30,7 @@ const COMMAND: &str = "dns64bench report";
 /// Contents of a paper's table.
 #[derive(Clone, Copy, Debug)]
 enum Cells {
-    /// Statistics of searches. The rows are those of the paper, and each point has a column.
+    /// Statistics of searches. The rows are those of the paper's table, and each measurement point has a column.
     Searches(fn(&Point) -> bool, fn(&Point) -> String),
     /// Results of searches by AAAA record rate and cache hit rate.
     Shares,
@@ -263,7 +263,7 @@ fn trials<'a>(entries: &'a [Entry], point: &'a Point) -> Vec<&'a Measured> {
     entries.iter().filter_map(of).collect()
 }
 
-/// Result of the searches of a point.
+/// Result of the searches at a measurement point.
 struct Searched {
     median: f64,
     min: f64,
@@ -273,9 +273,9 @@ struct Searched {
     failed: Option<u64>,
 }
 
-/// Returns the statistics of a point's searches. They are computed from the full trials, which are grouped by search. A
-/// search is complete if a full trial passed at the highest rate of the range, or if a full trial failed at a rate that
-/// exceeds the highest passed rate by at most the resolution.
+/// Returns the statistics of the searches at a measurement point. They are computed from the full trials, which are
+/// grouped by search. A search is complete if a full trial passed at the highest rate of the range, or if a full trial
+/// failed at a rate that exceeds the highest passed rate by at most the resolution.
 fn searches(
     plan: &Plan,
     entries: &[Entry],
@@ -430,8 +430,8 @@ fn four_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().expect("a number")
 }
 
-/// Returns a row for each placement and statistic. The first two cells of a row contain the placement and the name of
-/// the statistic.
+/// Returns a row for each CPU placement and statistic. The first two cells of a row contain the placement and the name
+/// of the statistic.
 fn memory(entries: &[Entry], points: &[Point]) -> Result<Vec<(String, Vec<String>)>, String> {
     let mut rows = Vec::new();
     for point in

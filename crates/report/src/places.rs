@@ -1,4 +1,4 @@
-//! Names of cores, placements and AuthDNS servers in column headings, legends and captions.
+//! Names of cores, CPU placements and AuthDNS servers in column headings, legends and captions.
 
 use campaign::plan::Cores;
 use campaign::results::{NoResult, PointResult};
@@ -7,21 +7,22 @@ use method::set::LowerBound;
 
 use crate::wording;
 
-/// Returns the name of a placement in column headings.
+/// Returns the name of a CPU placement in column headings.
 fn place_name(place: &Cores) -> String {
     let name = place.placement.clone().unwrap_or_else(|| place.cores.to_string());
     place.authdns.as_ref().map_or(name.clone(), |authdns| format!("{name} with {authdns}"))
 }
 
-/// Texts that describe a search point in a report.
+/// Texts that describe the result of a measurement point in a report.
 pub(crate) trait PointWords {
     /// Returns caveats about the result, or the reason for its absence; empty if there is neither.
     fn mark(&self) -> String;
 
-    /// Returns the DUT's number of cores, or a description of its actual placement.
+    /// Returns the DUT's number of cores, or a description of its actual CPU placement.
     fn ran_on(&self) -> String;
 
-    /// Returns the heading of a column or row: the requested cores or placement, and any deviation from the request.
+    /// Returns the heading of a column or row: the requested cores or CPU placement, and any deviation from the
+    /// request.
     fn column(&self) -> String;
 
     /// Returns a text for legends and captions with the cores to which the DUT was confined.
@@ -54,14 +55,13 @@ impl PointWords for PointResult {
     }
 }
 
-/// Returns the observed placement of a DUT as text. If no placement was observed, the text contains
-/// the number of cores that `asked` requests.
+/// Returns the observed CPU placement of a DUT as text. If no placement was observed, the text contains the number of
+/// cores that `asked` requests.
 pub(crate) fn ran_on(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     seen.map_or_else(|| format!("{} requested, not observed", asked.cores), CpuPlacement::in_words)
 }
 
-/// Returns the heading of a column or row: the requested cores or placement, and any deviation from
-/// the request.
+/// Returns the heading of a column or row: the requested cores or CPU placement, and any deviation from the request.
 pub(crate) fn column(
     asked: &Cores,
     seen: Option<&CpuPlacement>,
@@ -76,9 +76,9 @@ pub(crate) fn column(
     if deviations.is_empty() { name } else { format!("{name} ({})", deviations.join(", ")) }
 }
 
-/// Returns a text for legends and captions with the placement of a DUT. The text contains the cores
-/// to which the DUT was confined. They may differ from the requested cores. If the placement or
-/// AuthDNS has a name, the text also contains that name.
+/// Returns a text for legends and captions with the CPU placement of a DUT. The text contains the cores to which the
+/// DUT was confined. They may differ from the requested cores. If the placement or AuthDNS has a name, the text also
+/// contains that name.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     let not_seen = || format!("{} requested, not observed", cores_in_words(asked.cores));
     let cores = seen.map_or_else(not_seen, CpuPlacement::cores_in_words);

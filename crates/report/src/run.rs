@@ -5,7 +5,7 @@ use std::path::Path;
 use campaign::archive::{self, ArchiveError, journal_header};
 use campaign::results::{DutResult, NoResult, PointResult, Results, SelfTestResult};
 
-/// Returns the result of a DUT in the worst case, at the first placement in the plan.
+/// Returns the result of a DUT in the worst case, at the first CPU placement in the plan.
 pub(crate) fn worst_point(dut: &DutResult) -> Option<&PointResult> {
     dut.points.iter().find(|p| p.conditions.is_worst_case())
 }

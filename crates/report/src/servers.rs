@@ -138,7 +138,7 @@ fn ratio(run: &Run, point: &PointResult, best: Option<&PointResult>) -> String {
     wording::ratio(&ratio).unwrap_or_else(|| "undecided".into())
 }
 
-/// Returns the load, in per cent, that is nearest to [`HALF`]. Only loads at the first placement of each server are
+/// Returns the load, in per cent, that is nearest to [`HALF`]. Only loads at the first CPU placement of each server are
 /// considered, and full load is excluded.
 fn load(runs: &[Run]) -> Option<u8> {
     let duts = runs.iter().flat_map(|run| &run.results.duts);
@@ -150,7 +150,7 @@ fn load(runs: &[Run]) -> Option<u8> {
     shares.min_by_key(|&share| share.abs_diff(HALF))
 }
 
-/// Returns the result of a server at the given load and at the server's first placement.
+/// Returns the result of a server at the given load and at the server's first CPU placement.
 fn at_load(dut: &DutResult, share: u8) -> Option<&LoadResult> {
     let place = &worst_point(dut)?.conditions.place;
     dut.loads.iter().find(|load| load.share.per_hundred() == share && load.place == *place)

@@ -94,7 +94,7 @@ fn caveats(run: &Run, ranked: &[(&str, &PointResult)]) -> Vec<String> {
     lines
 }
 
-/// Returns the points without a result, a line for each reason.
+/// Returns the measurement points without a result, with a line for each reason.
 fn without_result(r: &Results) -> Vec<String> {
     let line = |(why, open): (&NoResult, Vec<&WithoutResult>)| {
         let points: Vec<&str> = open.iter().map(|open| open.point.as_str()).collect();
@@ -151,8 +151,7 @@ fn deaths(dut: &DutResult) -> Option<String> {
     ))
 }
 
-/// True if two points can be compared, because both DUTs ran on the same CPUs and used the same
-/// AuthDNS.
+/// True if the results of two DUTs can be compared, because both DUTs ran on the same CPUs and used the same AuthDNS.
 pub(crate) fn are_comparable(r: &Results, a: &PointResult, b: &PointResult) -> bool {
     let [of_a, of_b] = [a, b].map(|point| {
         let authdns = point.conditions.place.authdns.as_deref();
@@ -247,7 +246,7 @@ mod tests {
         (answer(results, &ranked).unwrap(), ratios(results, &ranked).unwrap())
     }
 
-    /// Multiplies a point's rates by nine.
+    /// Multiplies the rates of a measurement point by nine.
     fn speed_up(point: &mut PointResult) {
         let figures = &mut point.figures;
         for rate in [&mut figures.median, &mut figures.interval.from, &mut figures.interval.to] {
@@ -287,8 +286,8 @@ mod tests {
         assert_eq!(ratios, not_compared);
     }
 
-    /// One server chooses its number of threads itself, and its plan names the same AuthDNS
-    /// differently. The texts of the two points differ, but the CPUs are the same.
+    /// One server chooses its number of threads itself, and its plan names the same AuthDNS differently. The texts of
+    /// the two servers' results differ, but the CPUs are the same.
     #[test]
     fn servers_on_the_same_cpus_are_compared() {
         let mut results = two_servers();

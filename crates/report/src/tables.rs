@@ -87,7 +87,7 @@ fn facts_of(e: &Environment) -> Vec<[String; 3]> {
     all
 }
 
-/// Columns that identify a search point.
+/// Columns that identify a measurement point with searches.
 const POINT: [&str; 5] = ["DUT", "Cores", "Criterion", "α requested", "β requested"];
 
 fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
@@ -96,8 +96,8 @@ fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
     vec![dut.name.clone(), p.column(), format!("{} %", number(c.accept * 100.0)), aaaa, cached]
 }
 
-/// Adds a row for each search point. The row contains the cells that name the point, followed by
-/// the result of `cells`.
+/// Adds a row for each measurement point with searches. The row contains the cells that identify this point, followed
+/// by the result of `cells`.
 fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<String>) {
     table.keys = POINT.len();
     for dut in ranked(&run.results) {
@@ -133,7 +133,7 @@ fn one_decimal(share: f64) -> String {
     format!("{:.1} %", (share * 1000.0).round() / 10.0 + 0.0)
 }
 
-/// Returns a table with the numbers of trials at each search point.
+/// Returns a table with the numbers of trials at each measurement point with searches.
 pub(crate) fn trials(run: &Run) -> Table {
     let note = "Probes: short trials, which can only show that a rate fails; for an MLRsearch, all trials below full length. Invalid: because of the tester, and \
                 repeated. Skipped: full trials made unnecessary by failed probes.";

@@ -1,5 +1,5 @@
-//! Tidy tables of a run as comma-separated values (RFC 4180). Each point, search or trial has a
-//! line, and each variable has a column.
+//! Tidy tables of a run as comma-separated values (RFC 4180). Each measurement point, search or trial has a line, and
+//! each variable has a column.
 
 use std::fmt::Write;
 
@@ -34,7 +34,7 @@ const VALUES: [(&str, &str); 15] = [
     ("saved", "saved"),
 ];
 
-/// Returns `points.csv`: a line for each point.
+/// Returns `points.csv`: a line for each measurement point.
 pub(crate) fn points(runs: &[Run]) -> String {
     let mut out = format!(
         "{KEYS},rate,n,median,p1,p99,min,max,dispersion_pct,interval_from,interval_to,at_least,{},mark\n",
@@ -49,7 +49,7 @@ pub(crate) fn points(runs: &[Run]) -> String {
     out
 }
 
-/// Returns the cells of a point's line in `points.csv`, computed from all rows of the point.
+/// Returns the cells of a measurement point's line in `points.csv`, computed from all rows of this point.
 fn point_cells(run: &Run, rows: &[Row]) -> Vec<String> {
     let row = |quantity: &str| rows.iter().find(|row| row.quantity == quantity);
     let mut cells =
@@ -77,7 +77,7 @@ fn point_cells(run: &Run, rows: &[Row]) -> Vec<String> {
     cells
 }
 
-/// Returns `searches.csv`: a line for each search of each point.
+/// Returns `searches.csv`: a line for each search at each measurement point.
 pub(crate) fn searches(runs: &[Run]) -> String {
     let mut out = format!("{KEYS},search,passed,failed,unmeasurable,missing,of,at_least\n");
     for run in runs {

@@ -11,8 +11,8 @@ use crate::run::{Run, each_dut, legend, worst_point};
 /// File name of the first figure.
 const FILE: &str = "valid-replies";
 
-/// Returns figures with a curve for each server at its first placement: the percentage of valid
-/// replies by offered rate. If there are more servers than colours, further figures follow.
+/// Returns figures with a curve for each server at its first CPU placement: the percentage of valid replies by offered
+/// rate. If there are more servers than colours, further figures follow.
 pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     let curve = |(run, dut): (&Run, &DutResult)| {
         let dots = dots(run, dut);
@@ -56,8 +56,9 @@ fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     trials.chunk_by(|a, b| a.rate == b.rate).filter_map(of_rate).collect()
 }
 
-/// True if a point belongs to the DUT `dut` and the placement `place`, and its trials query new names without AAAA
-/// records. The trials may be searches (with any acceptance ratio), load trials or trials at constant rates.
+/// True if a measurement point belongs to the DUT `dut` and the placement `place`, and its trials query new names
+/// without AAAA records. The trials may be searches (with any acceptance ratio), load trials or trials at constant
+/// rates.
 fn is_worst_case(point: &Point, dut: &str, place: &Cores) -> bool {
     let is_plain = match point {
         Point::Search(c) => (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO),

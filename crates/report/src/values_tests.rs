@@ -71,7 +71,7 @@ impl Campaign {
     }
 }
 
-/// A run with its outputs.
+/// A simulated run with its plan, its journal, and all outputs.
 struct Outputs {
     plan: Plan,
     entries: Vec<Entry>,
@@ -107,7 +107,7 @@ impl Outputs {
         }
     }
 
-    /// Selects the trials of a point that have the verdict `verdict`, and returns their rates.
+    /// Selects the trials at a measurement point that have the verdict `verdict`, and returns their rates.
     fn sent(&self, point: &Point, verdict: Verdict) -> BTreeSet<u64> {
         let of = |entry: &Entry| match entry {
             Entry::Finished(m) if m.step.point == *point && m.verdict() == verdict => {
@@ -118,7 +118,7 @@ impl Outputs {
         self.entries.iter().filter_map(of).collect()
     }
 
-    /// Returns the cells of a point's line in the CSV file by column.
+    /// Returns the cells of a measurement point's line in the CSV file, by column.
     fn csv_cell(
         &self,
         measure: &str,
@@ -189,7 +189,7 @@ fn duts() -> [&'static str; 2] {
     ["Unbound", "BIND"]
 }
 
-/// A search point, and the statistics of its searches in the JSON output.
+/// A measurement point, and the statistics of its searches in the JSON output.
 struct Found<'a> {
     figures: &'a Value,
     point: Point,
@@ -209,7 +209,7 @@ impl Found<'_> {
         value.as_f64()
     }
 
-    /// Returns the numbers that a table cell or a sentence about the point must contain.
+    /// Returns the numbers that a table cell or a sentence about the measurement point must contain.
     fn expected(&self) -> Vec<f64> {
         let n = self.get("n").unwrap();
         let without = self.get("without_pass").filter(|&without| without > 0.0);
@@ -360,8 +360,8 @@ fn check_caveat(outputs: &Outputs, found: &Found<'_>, validated: &Value) {
     assert_eq!(caveat.and_then(|beyond| beyond["passed"].as_f64()), expected, "{name}");
 }
 
-/// Checks that a run is complete only if every point has a result, and that the summary names the
-/// points without a result.
+/// Checks that a run is complete only if every measurement point has a result, and that the summary names the points
+/// without a result.
 fn check_completeness(outputs: &Outputs) {
     let open = outputs.json["without_result"].as_array().unwrap();
     assert_eq!(outputs.json["complete"].as_bool(), Some(open.is_empty()));

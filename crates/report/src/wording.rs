@@ -72,7 +72,7 @@ pub fn found(figures: &Figures) -> String {
     }
 }
 
-/// Returns a caveat about the median of a point; empty if there is none.
+/// Returns a caveat about the median rate of a measurement point; empty if there is none.
 pub(crate) fn objection(figures: &Figures) -> String {
     match figures.refuted_at {
         Some(_) => median(figures),
@@ -191,7 +191,7 @@ pub(crate) const STATISTICS: [&str; 6] = [
     "Searches",
 ];
 
-/// Returns a point's table cells, one for each row in [`STATISTICS`].
+/// Returns the table cells of a measurement point, one for each row in [`STATISTICS`].
 pub fn statistics(figures: &Figures) -> [String; STATISTICS.len()] {
     let rate = |rate: Option<f64>| match rate {
         Some(rate) => number(rate),

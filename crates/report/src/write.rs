@@ -25,7 +25,7 @@ pub fn write(runs: &[Run], folder: &Path) -> Result<PathBuf, FileError> {
     write_compared(runs, None, folder)
 }
 
-/// Same as [`write`], but also shows the change of each point against a baseline.
+/// Same as [`write`], but also shows the change against a baseline at each measurement point.
 ///
 /// # Errors
 /// Same as [`write`].

@@ -71,7 +71,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check the configuration and whether it works on this machine, and print the configuration with all defaults
+    /// Check that the configuration is valid and works on this machine; print the configuration with all defaults
     #[command(after_help = below_help(&sections("check")))]
     Check {
         /// Send one query to each upstream, and print its response time or the error
@@ -124,16 +124,16 @@ enum Command {
         #[command(flatten)]
         asked: ControlOptions,
     },
-    /// Convert the configuration of another DNS64 server: print a valid dns64d.toml on standard output, and notes on
+    /// Convert the configuration of a different DNS64 server into a valid dns64d.toml on standard output; list the
     /// settings that are not carried over, with file and line, on standard error
     #[command(after_help = below_help(&sections("import")))]
     Import {
         /// Configuration file of the other server; files that it includes are read too
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Software of the other server. These files can be imported: named.conf of BIND 9; unbound.conf; recursor.conf
-        /// or recursor.yml of PowerDNS Recursor; kresd.conf (version 5) or config.yaml (version 6) of Knot Resolver;
-        /// Corefile of CoreDNS; mtd64-ng.conf [default: detected from the name or content of the file]
+        /// Software of the other server. Supported configuration files: named.conf of BIND 9; unbound.conf;
+        /// recursor.conf or recursor.yml of PowerDNS Recursor; kresd.conf (version 5) or config.yaml (version 6) of
+        /// Knot Resolver; Corefile of CoreDNS; mtd64-ng.conf [default: detected from the name or content of the file]
         #[arg(long, value_name = "SERVER", value_parser = source())]
         from: Option<Source>,
     },

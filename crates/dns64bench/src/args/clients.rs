@@ -27,7 +27,7 @@ pub(crate) enum Transport {
     UdpThenTcp,
 }
 
-/// Queries and their transport.
+/// Options that select the queries and their transport.
 #[derive(Debug, Args)]
 pub(crate) struct Questions {
     /// File with queries to send instead of the generated queries (- is standard input). Each line contains a name, a
@@ -175,7 +175,7 @@ pub(crate) struct Resperf {
     /// Port of the server
     #[arg(short = 'p', value_name = "PORT", default_value_t = 53, help_heading = SERVER)]
     pub(crate) port: u16,
-    /// Local address to send from
+    /// Local address from which to send queries
     #[arg(short = 'a', value_name = "ADDR", value_parser = like::<IpAddr>("IP address", "2001:2::2 or 198.18.0.1"), help_heading = THREADS)]
     pub(crate) local_address: Option<IpAddr>,
     /// First local port; if -C sets several clients, they use this port and the following ones. 0: the system selects
@@ -263,7 +263,7 @@ pub(crate) struct Resperf {
     pub(crate) json_lines: Option<PathBuf>,
 }
 
-/// Address family of the server.
+/// Address family in which the server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Family {
     Any,

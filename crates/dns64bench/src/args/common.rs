@@ -7,7 +7,7 @@ use clap::Args;
 use super::help::{FILES, SERVER};
 use super::values::parse_metrics_address;
 
-/// Options of the liveness check.
+/// Options for the liveness check, which tests whether the server responds.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LivenessOptions {
     /// Probe the server before the first trial, and after a trial with no valid reply. The command ends with status 4

@@ -11,13 +11,13 @@ use tester::measurer::plan::MAX_WINDOW_LIMIT_PCT;
 use units::{CpuId, fraction};
 use wire::tsig::{Key, KeyError};
 
-/// Default port (RFC 1035 §4.2).
+/// Default port of DNS servers (RFC 1035 §4.2).
 pub(crate) const DNS_PORT: u16 = 53;
 
 /// Address or name of the server to query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// Address and port.
+    /// IP address and port of the server.
     Address(SocketAddr),
     /// Host name and port; the name is not resolved yet.
     Name(String, u16),

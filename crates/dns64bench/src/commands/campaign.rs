@@ -207,8 +207,8 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
     }
 }
 
-/// Prints the points of a plan with their numbers of trials and durations. Then prints which tables and figures of
-/// papers the plan reproduces. Lines have at most 80 columns.
+/// Prints the measurement points of a plan with their numbers of trials and durations. Then prints which tables and
+/// figures of papers the plan reproduces. Lines have at most 80 columns.
 fn print_plan(plan: &Plan) {
     println!("{:>7} {:>12}  point", "trials", "about");
     let mut sum = Duration::ZERO;
@@ -236,8 +236,8 @@ fn effort_line(trials: &str, time: Duration, point: &str) -> String {
     format!("{start}{}", cut(point, room))
 }
 
-/// Lists the tables and figures of a paper that a plan reproduces, and the number of points for each. Example: `Tables
-/// V-VII (4 points), Table XI (2 points)`.
+/// Lists the tables and figures of a paper that a plan reproduces, and the number of measurement points for each.
+/// Example: `Tables V-VII (4 points), Table XI (2 points)`.
 fn paper_items(plan: &Plan, paper: Paper) -> String {
     let points = plan.points();
     let filled = points.iter().flat_map(|point| point.measure().paper_items(plan, point));
@@ -287,8 +287,8 @@ fn print_status(plan: &Plan, entries: &[Entry]) {
     println!("{left} to go");
 }
 
-/// Template of the progress display. The first line shows the current point and rate, and the second line contains the
-/// progress bar. Lines have at most 80 columns.
+/// Template of the progress display. The first line shows the current measurement point and rate, and the second line
+/// contains the progress bar. Lines have at most 80 columns.
 const BAR: &str = "{wide_msg}\n{bar:20} {pos} of {len} points, {elapsed}, about {prefix} to go";
 
 /// Returns the total duration of all finished trials.
@@ -306,7 +306,7 @@ struct CampaignTerminal<'a> {
     quiet: bool,
     plain: bool,
     bar: ProgressBar,
-    /// Points that are not complete yet.
+    /// Measurement points that are not complete yet.
     open: Vec<Point>,
 }
 

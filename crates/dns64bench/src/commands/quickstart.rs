@@ -526,7 +526,7 @@ mod tests {
             failure.to_string(),
             "-c does not serve: it has ended; -c has ended with exit status: 3; last message: no such thing"
         );
-        // The process runs but does not listen on the address, because the test does.
+        // The process runs, but does not listen on the address: the test itself uses this address.
         let taken = free_port().ok().unwrap();
         let _held = Endpoint::listen(taken, 1).unwrap();
         let mut runs = start("exec sleep 60", taken).ok().unwrap();

@@ -136,7 +136,7 @@ fn statistics(args: &Resperf, result: &RampResult) -> String {
     text
 }
 
-/// Returns the additional statistics for `-v`.
+/// Returns the additional statistics that the option `-v` requests.
 fn details(result: &RampResult) -> String {
     let t = &result.tally;
     let us = |ns: u64| ns as f64 / 1e3;

@@ -49,7 +49,7 @@ pub(crate) struct SelfTestResult {
     pub(crate) sent: Option<SelfTestSending>,
     /// True if the self-test complies with RFC 8219 §9.2.1.
     pub(crate) compliant: bool,
-    /// Deviations from RFC 8219.
+    /// Deviations of the self-test from RFC 8219.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub(crate) noncompliance: Vec<Noncompliance>,

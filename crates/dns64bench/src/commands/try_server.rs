@@ -97,7 +97,7 @@ pub(crate) struct TryResult {
     auth: String,
     /// Domain that the server must forward to AuthDNS.
     domain: Domain,
-    /// Expected DNS64 prefixes.
+    /// DNS64 prefixes that synthesized addresses may have.
     prefixes: Vec<Prefix>,
     /// Result of the closed loop before the search.
     closed_loop: ClosedLoopResult,

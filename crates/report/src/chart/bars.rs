@@ -27,7 +27,7 @@ struct Bar<'a> {
     dot: &'a Dot,
 }
 
-/// A row of the figure.
+/// A row of the figure: the name of a group, or a bar.
 enum Line<'a> {
     /// Name of a group of bars.
     Head(&'a str),

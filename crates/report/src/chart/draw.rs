@@ -8,12 +8,12 @@ use crate::format::number;
 
 /// The width of every figure.
 pub(super) const WIDTH: f64 = 720.0;
-/// Space for the marks of the vertical axis.
+/// Width of the space for the tick marks of the vertical axis and their numbers.
 pub(super) const LEFT: f64 = 84.0;
 pub(super) const RIGHT: f64 = 16.0;
-/// Space above an area for the label of the vertical axis.
+/// Space above a plot area for the label of the vertical axis.
 pub(super) const TOP: f64 = 30.0;
-/// Space below an area for the marks and the label of the horizontal axis.
+/// Space below a plot area for the tick marks and the label of the horizontal axis.
 pub(super) const BELOW: f64 = 48.0;
 /// The height of a line of a legend.
 const LEGEND_LINE: f64 = 18.0;
@@ -40,8 +40,8 @@ impl Area {
         self.left + scale.share(value) * (self.right - self.left)
     }
 
-    /// Draws both axes, and the grid and marks of the vertical axis. A mark that is too close to
-    /// another mark is drawn without its number.
+    /// Draws both axes, and the grid and tick marks of the vertical axis. If two tick marks are close together, one of
+    /// them is drawn without its number.
     pub(super) fn vertical(&self, out: &mut String, scale: &Scale) {
         let marks: Vec<f64> = scale.marks();
         for &value in &marks {
@@ -57,7 +57,7 @@ impl Area {
         self.axes(out);
     }
 
-    /// Draws the axis lines at the left and at the bottom.
+    /// Draws the axis lines at the left and at the bottom of the plot area.
     pub(super) fn axes(&self, out: &mut String) {
         let Area { left, right, top, floor } = *self;
         let _ = write!(
@@ -67,8 +67,8 @@ impl Area {
         );
     }
 
-    /// Draws the marks of a horizontal scale below the area. Numbers that would overlap other
-    /// numbers are omitted.
+    /// Draws the tick marks of a horizontal axis below the plot area. Numbers that would overlap other numbers are
+    /// omitted.
     pub(super) fn horizontal(&self, out: &mut String, scale: &Scale, with_grid: bool) {
         let marks: Vec<f64> = scale.marks();
         for &value in marks.iter().filter(|_| with_grid) {
@@ -86,9 +86,9 @@ impl Area {
     }
 }
 
-/// Returns the axis marks that are labelled with a number, and their positions, in ascending order.
-/// If two numbers would overlap, one of them is omitted; powers of ten are kept. `place` returns
-/// the middle of a number and half its width.
+/// Returns the tick marks that are labelled with a number, and their positions on the axis, in ascending order. If two
+/// numbers would overlap, one of them is omitted; powers of ten are kept. `place` returns the position of the middle of
+/// a number, and half the width of the number.
 fn numbered(marks: &[f64], place: impl Fn(f64) -> (f64, f64)) -> Vec<(f64, f64)> {
     let is_power = |value: f64| value > 0.0 && (value.log10() - value.log10().round()).abs() < 1e-9;
     let (powers, others): (Vec<f64>, Vec<f64>) =

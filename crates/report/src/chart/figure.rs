@@ -4,7 +4,7 @@ use hosts::text::visible;
 
 use crate::format::{AT_LEAST, number};
 
-/// A point of a figure, with the range of its repetitions.
+/// A point of a curve, or a bar, with the range of the values in repeated measurements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dot {
     /// Value along the horizontal axis.
@@ -24,7 +24,7 @@ pub struct Dot {
 }
 
 impl Dot {
-    /// Creates a value without repetitions.
+    /// Creates a value that was measured only once.
     pub fn at(x: f64, y: f64) -> Dot {
         Dot { x, y, range: (y, y), ..Dot::default() }
     }

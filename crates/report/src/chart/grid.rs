@@ -9,7 +9,7 @@ use crate::chart::figure::{Dot, Figure, Multiple, Series};
 use crate::chart::lines::{draw, scale_of};
 use crate::chart::scale::Scale;
 
-/// Maximum number of columns.
+/// Maximum number of diagrams in a row.
 const COLUMNS: usize = 3;
 /// Space above the first row for the label of the vertical axis.
 const HEAD: f64 = 26.0;

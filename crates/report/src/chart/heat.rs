@@ -10,7 +10,7 @@ use crate::format::{AT_LEAST, number};
 /// as the figure.
 const CELL: f64 = 70.0;
 const ROW: f64 = 26.0;
-/// Space for the names of rows.
+/// Width of the space for the names of rows.
 const NAMES: f64 = 62.0;
 const HEAD: f64 = 44.0;
 const FOOT: f64 = 14.0;

@@ -46,7 +46,7 @@ pub(super) fn scale_of(series: &[Series]) -> Scale {
     }
 }
 
-/// Draws curves in an area. The position of a curve's name in `names` determines its colour.
+/// Draws curves in a plot area. The position of a curve's name in `names` determines its colour.
 pub(super) fn draw(
     out: &mut String,
     series: &[Series],

@@ -7,13 +7,13 @@ use crate::chart::draw::text_width;
 pub(crate) struct Mark {
     /// Name of the small diagram that contains the mark; empty in figures without small diagrams.
     pub(crate) panel: String,
-    /// Name of the series.
+    /// Name of the series to which the mark belongs.
     pub(crate) of: String,
-    /// Position on the horizontal axis.
+    /// Position of the mark on the horizontal axis.
     pub(crate) at: String,
     /// Value of the mark. For a curve over time: the values of all points, in order.
     pub(crate) y: Vec<f64>,
-    /// Lower and upper ends of the range.
+    /// Lower and upper ends of the range that the mark shows.
     pub(crate) range: (Vec<f64>, Vec<f64>),
     /// State of the mark: a lower bound, or failed.
     pub(crate) state: String,
@@ -113,8 +113,8 @@ pub(super) fn texts(svg: &str) -> Vec<(String, Extent)> {
     elements(svg).iter().filter(|element| element.name == "text").map(of).collect()
 }
 
-/// Returns the value at a position on an axis. `marks` are the visible marks of the axis as
-/// (position, value), in ascending order.
+/// Returns the value at a position on an axis. `marks` are the visible tick marks of the axis as (position, value), in
+/// ascending order.
 pub(super) fn value_at(marks: &[(f64, f64)], place: f64, is_logarithmic: bool) -> f64 {
     let scaled = |value: f64| if is_logarithmic { value.ln() } else { value };
     let (first, last) = (marks[0], marks[marks.len() - 1]);

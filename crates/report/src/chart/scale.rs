@@ -1,18 +1,18 @@
-//! Axes: the positions of values, and the values that are marked.
+//! Axes: the positions of values, and the values that have tick marks.
 
 use crate::chart::figure::UNEQUAL;
 
-/// An axis.
+/// An axis: its range, and the values of its tick marks.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scale {
-    /// Linear axis from `low` to `high`. `marks` are the values that are marked on the axis.
+    /// Linear axis from `low` to `high`. `marks` are the values at the tick marks.
     Linear { low: f64, high: f64, marks: Vec<f64> },
-    /// Logarithmic axis from `bottom` to `top`. `marks` are the values that are marked on the axis.
+    /// Logarithmic axis from `bottom` to `top`. `marks` are the values at the tick marks.
     Logarithmic { bottom: f64, top: f64, marks: Vec<f64> },
 }
 
-/// Maximum number of positions for an axis on which every position is marked. On an axis with more
-/// positions, only round numbers are marked.
+/// Maximum number of positions on an axis with a tick mark at every position. If there are more positions, only round
+/// numbers have tick marks.
 const PLACES: usize = 12;
 
 impl Scale {
@@ -48,8 +48,8 @@ impl Scale {
         Scale::Logarithmic { bottom, top, marks: all.filter(|mark| *mark <= top * 1.001).collect() }
     }
 
-    /// Creates a scale from the smallest to the largest of the positions `places`. If there are
-    /// only a few positions, each of them is marked.
+    /// Creates a scale from the smallest to the largest of the positions `places`. If there are only a few positions,
+    /// each of them has a tick mark.
     pub(super) fn for_places(places: &[f64]) -> Scale {
         let mut marks = places.to_vec();
         marks.sort_by(f64::total_cmp);
@@ -70,8 +70,8 @@ impl Scale {
         Scale::Linear { low, high, marks }
     }
 
-    /// Creates a scale from the smallest to the largest of many rates, with some space at both
-    /// ends. The marks are at round numbers.
+    /// Creates a scale from the smallest to the largest of many rates, with some space at both ends. The tick marks are
+    /// at round numbers.
     pub(super) fn for_rates(rates: &[f64]) -> Scale {
         let (low, high) = rates
             .iter()
@@ -112,7 +112,7 @@ impl Scale {
         }
     }
 
-    /// Returns the values with a mark, in ascending order.
+    /// Returns the values of the tick marks, in ascending order.
     pub(super) fn marks(&self) -> Vec<f64> {
         match self {
             Scale::Linear { marks, .. } | Scale::Logarithmic { marks, .. } => marks.clone(),

@@ -14,11 +14,11 @@ use crate::run::Run;
 /// Subject of a row in `results.csv`.
 #[derive(Clone, Debug)]
 pub(crate) enum MetricSubject {
-    /// A point of the plan.
+    /// A measurement point of the plan.
     Point(Box<Point>),
     /// Pacing of the tester in a trial of this DUT.
     Pacing(String),
-    /// The tester in all trials together.
+    /// The tester, over all trials of the run.
     Tester,
 }
 
@@ -27,7 +27,7 @@ impl MetricSubject {
         if let MetricSubject::Point(point) = self { Some(point) } else { None }
     }
 
-    /// Returns the name of the measurement.
+    /// Returns the name of the kind of measurement.
     fn measure(&self) -> &'static str {
         match self {
             MetricSubject::Point(point) => point.measure().name(),
@@ -48,7 +48,7 @@ impl MetricSubject {
 /// A quantity, with its statistics over trials or searches. Statistics without a value are absent.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// Point, pacing or tester that the quantity describes.
+    /// Measurement point, pacing or tester that the quantity describes.
     pub of: MetricSubject,
     /// CPU placement of the DUT; absent if it was not observed.
     pub ran_on: Option<CpuPlacement>,
@@ -58,9 +58,9 @@ pub(crate) struct Row {
     pub quantity: String,
     /// Unit of all values except the relative range, which is in per cent.
     pub unit: &'static str,
-    /// Number of trials or searches.
+    /// Number of trials or searches from which the statistics are computed.
     pub n: usize,
-    /// The median, or the single value.
+    /// The median of the values, or the only value.
     pub median: Option<f64>,
     /// 1st percentile of the values.
     pub p1: Option<f64>,
@@ -82,12 +82,12 @@ pub(crate) struct Row {
     pub at_least: bool,
     /// Actual α and β of the trials, computed from AuthDNS's counters.
     pub real: Option<Real>,
-    /// Caveats about the number, or the reason for its absence.
+    /// Caveats about the value, or the reason why there is no value.
     pub mark: String,
 }
 
 impl Row {
-    /// Creates a row for a single value of a point, without statistics.
+    /// Creates a row for a single value at a measurement point, without statistics.
     pub(crate) fn from_value(
         point: Point,
         quantity: &str,
@@ -196,7 +196,7 @@ impl Row {
     }
 }
 
-/// Columns that identify a point.
+/// Columns that identify a measurement point.
 pub(crate) const KEYS: &str = "run,measure,dut,cores,ran_on,placement,authdns,family,aaaa_share,cached_share,acceptance,load,threads,governor";
 
 /// Returns the cells for the columns [`KEYS`]. `seen` is the observed CPU placement of the DUT.
@@ -220,8 +220,8 @@ pub(crate) fn key_cells(run: &Run, of: &MetricSubject, seen: Option<&CpuPlacemen
     cells
 }
 
-/// Returns the cells of the remaining key columns of a point: IP version of a self-test, AAAA
-/// record rate, cache hit rate, acceptance ratio, load, threads, frequency governor.
+/// Returns the cells of the remaining key columns of a measurement point: IP version of a self-test, AAAA record rate,
+/// cache hit rate, acceptance ratio, load, threads, frequency governor.
 fn conditions(point: &Point) -> [String; 7] {
     let mut cells: [String; 7] = Default::default();
     match point {

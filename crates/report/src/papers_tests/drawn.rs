@@ -128,7 +128,7 @@ struct Expected<'a> {
     all: BTreeMap<&'static str, Vec<Mark>>,
 }
 
-/// Returns the name of a placement. All its trials must have run on the requested number of cores.
+/// Returns the name of a CPU placement. All its trials must have run on the requested number of cores.
 fn on(place: &Cores) -> String {
     let cores =
         if place.cores == 1 { "1 core".to_owned() } else { format!("{} cores", place.cores) };
@@ -148,7 +148,7 @@ impl Expected<'_> {
         self.plan.points().into_iter().filter(|p| p.dut() == Some(dut) && is_meant(p)).collect()
     }
 
-    /// Returns the mark for the searches of a point.
+    /// Returns the expected mark in a figure for the searches at a measurement point.
     fn searched(&self, point: &Point, of: &str, at: &str) -> Result<Mark, String> {
         let test = self.plan.self_test.as_ref().filter(|_| matches!(point, Point::SelfTest(_)));
         let search = &self.plan.search;
@@ -336,8 +336,8 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// Adds the expected marks for the valid replies by rate. They are computed from all valid
-    /// worst-case trials at the first placement.
+    /// Adds the expected marks for the valid replies by rate. They are computed from all valid worst-case trials at the
+    /// first CPU placement.
     fn of_replies(&mut self, dut: &str) -> Result<(), String> {
         let first = self.points(dut, |p| matches!(p, Point::Search(_))).into_iter().next();
         let place = first.as_ref().and_then(Point::place).ok_or("no search")?;
@@ -408,7 +408,7 @@ impl Expected<'_> {
     }
 }
 
-/// Returns the single trial of a point.
+/// Returns the only trial of a measurement point.
 fn only<'a>(entries: &'a [Entry], point: &'a Point) -> Result<&'a Measured, String> {
     match trials(entries, point)[..] {
         [only] => Ok(only),

@@ -90,12 +90,12 @@ type Statistic = (&'static str, fn(&Summary) -> f64);
 const STATISTICS: [Statistic; 3] =
     [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
 
-/// Returns a table of page allocations by NUMA node. Each placement has the same three rows as in the paper: median,
-/// minimum, maximum.
+/// Returns a table of page allocations by NUMA node. Each CPU placement has the same three rows as in the paper:
+/// median, minimum, maximum.
 fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     let all: Vec<&ConstantRateResult> =
         dut.constant_rates.iter().filter(|at| at.rate == rate).collect();
-    // In the order of the paper: the nodes, then their sum; first hits, then misses.
+    // The columns are in the order of the paper: hits before misses, and each of these by node, followed by the sum.
     let mut nodes: Vec<Option<usize>> = Vec::new();
     for node in all.iter().flat_map(|at| &at.found.numa) {
         if !nodes.contains(&node.node) {
@@ -144,8 +144,8 @@ fn cores(at: &ConstantRateResult) -> String {
     on_cores(&at.place, at.found.place.as_ref())
 }
 
-/// Returns a figure of the CPU use in each second of a trial, with a small diagram for each DUT, placement and rate. If
-/// the plan defines an initial transient for some of the rates, only those rates are shown.
+/// Returns a figure of the CPU use in each second of a trial, with a small diagram for each DUT, CPU placement and
+/// rate. If the plan defines an initial transient for some of the rates, only those rates are shown.
 fn transients(runs: &[Run]) -> Option<Figure> {
     let mut all: Vec<(f64, Multiple)> = Vec::new();
     for (run, dut) in each_dut(runs) {
@@ -172,7 +172,7 @@ fn transients(runs: &[Run]) -> Option<Figure> {
     )
 }
 
-/// Returns a figure of efficiency by rate, with a curve for each DUT and placement.
+/// Returns a figure of efficiency by rate, with a curve for each DUT and CPU placement.
 fn against_rate(runs: &[Run]) -> Option<Figure> {
     let all =
         each_place(runs, |dut| &dut.constant_rates, |at| (&at.place, &at.found), efficiency_at);
@@ -193,8 +193,8 @@ fn efficiency_at(at: &ConstantRateResult) -> Option<Dot> {
     Some(Dot { x: at.rate.0 as f64, y, range, failed, ..Dot::default() })
 }
 
-/// Returns a figure of page allocations by NUMA node in repeated trials, with a group of bars for
-/// each DUT, placement and rate.
+/// Returns a figure of page allocations by NUMA node in repeated trials, with a group of bars for each DUT, CPU
+/// placement and rate.
 fn pages(
     runs: &[Run],
     file: &str,

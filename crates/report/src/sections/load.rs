@@ -74,8 +74,8 @@ impl Section for LoadMeasure {
 const EFFICIENCY: &str = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the worst-case median. \
                           A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
 
-/// Returns a table of a DUT's efficiency, with a column for each placement. The rows are those of
-/// the paper.
+/// Returns a table of a DUT's efficiency, with a column for each CPU placement. The rows are those of the table in the
+/// paper.
 fn efficiency(dut: &DutResult) -> Table {
     let title = format!("Computing power relative performance (CPRDP): {}", dut.name);
     let columns: Vec<(String, &DutResult, &Cores)> = by_key(&dut.loads, |load| &load.place)
@@ -86,7 +86,7 @@ fn efficiency(dut: &DutResult) -> Table {
 }
 
 /// Returns a table of efficiency with a column for each DUT. The DUTs in this table were measured under load at only
-/// one placement.
+/// one CPU placement.
 fn efficiency_by_server(duts: &[&DutResult]) -> Table {
     let title = "Computing power relative performance (CPRDP) by server";
     let columns: Vec<(String, &DutResult, &Cores)> = duts
@@ -103,7 +103,7 @@ fn efficiency_by_server(duts: &[&DutResult]) -> Table {
     efficiency_table(title, "Server", &columns)
 }
 
-/// Returns the column heading of a placement.
+/// Returns the column heading of a CPU placement.
 fn column_of(place: &Cores, loads: &[&LoadResult]) -> String {
     let seen = CpuPlacement::merge_all(loads.iter().filter_map(|load| load.found.place.as_ref()));
     let missing = loads.iter().find_map(|load| load.found.missing.as_ref());
@@ -140,7 +140,7 @@ fn efficiency_table(title: &str, corner: &str, columns: &[(String, &DutResult, &
     table
 }
 
-/// Returns the text of the table cell for a DUT's worst case at a placement.
+/// Returns the text of the table cell for a DUT's worst-case result at a CPU placement.
 fn full_rate(dut: &DutResult, place: &Cores) -> String {
     let point =
         dut.points.iter().find(|p| p.conditions.is_worst_case() && p.conditions.place == *place);
@@ -233,7 +233,7 @@ fn latency_table(run: &Run) -> Table {
 /// searches).
 const LOAD: &str = "load (share of the worst-case median)";
 
-/// Returns a curve for each DUT and placement; `dot` creates the mark for a load.
+/// Returns a curve for each DUT and CPU placement; `dot` creates the mark for a load.
 fn over_loads(runs: &[Run], dot: impl Fn(&LoadResult) -> Option<Dot>) -> Vec<Curve> {
     each_place(runs, |dut| &dut.loads, |load| (&load.place, &load.found), dot)
 }
@@ -269,8 +269,8 @@ fn bars(
     })
 }
 
-/// Returns a figure of the CPU use in each second of a trial. For each DUT and placement, it shows
-/// the trial at the lowest load.
+/// Returns a figure of the CPU use in each second of a trial. For each DUT and CPU placement, the figure shows the
+/// trial at the lowest load.
 pub(super) fn transient(runs: &[Run]) -> Option<Figure> {
     let mut panels = Vec::new();
     for (run, dut) in each_dut(runs) {

@@ -20,7 +20,7 @@ use crate::sections::search::rows::rows;
 use crate::table::Table;
 use crate::wording;
 
-/// Returns the cell for the result of a point.
+/// Returns the table cell for the result of a measurement point.
 pub(crate) fn found_in_words(point: &PointResult) -> String {
     match &point.missing {
         Some(why) => why.to_string(),
@@ -52,8 +52,7 @@ fn points(dut: &DutResult, is_meant: impl Fn(&Conditions) -> bool) -> Vec<&Point
     dut.points.iter().filter(|p| is_meant(&p.conditions)).collect()
 }
 
-/// Returns the placements at which a DUT was measured with several AAAA record rates or cache hit
-/// rates.
+/// Returns the CPU placements at which a DUT was measured with several AAAA record rates or cache hit rates.
 fn share_places(run: &Run, dut: &DutResult) -> Vec<Cores> {
     let plan = &run.results.plan;
     plan.dut(&dut.name).map(|dut| plan.keys_of(dut).share_places()).unwrap_or_default()
@@ -149,8 +148,8 @@ fn worst_case(run: &Run) -> Table {
     table
 }
 
-/// Returns the worst-case results of every DUT and placement. The highest median is first, and
-/// points without a result are last.
+/// Returns the worst-case results of every DUT and CPU placement. The highest median is first, and placements without a
+/// result are last.
 fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     let of =
         |dut| points(dut, Conditions::is_worst_case).into_iter().map(|p| (dut.name.as_str(), p));
@@ -159,15 +158,13 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     all
 }
 
-/// Returns a text for legends and captions with the cores of points that were measured at the same
-/// placement.
+/// Returns a text for legends and captions with the cores of measurement points that have the same CPU placement.
 fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
     let seen = CpuPlacement::merge_all(points.filter_map(|p| p.place.as_ref()));
     crate::places::on_cores(place, seen.as_ref())
 }
 
-/// Returns the placement of a DUT for a row. If the placement or AuthDNS has a name, the text
-/// includes that name.
+/// Returns the CPU placement of a DUT for a row. If the placement or AuthDNS has a name, the text includes that name.
 fn ran_on(p: &PointResult) -> String {
     let place = &p.conditions.place;
     let placement =
@@ -177,8 +174,7 @@ fn ran_on(p: &PointResult) -> String {
     format!("{}{placement}{authdns}", p.ran_on())
 }
 
-/// Returns a table in the form used in the papers, with rows of statistics and a column for each
-/// point.
+/// Returns a table in the form used in the papers, with rows of statistics and a column for each measurement point.
 fn statistics(
     run: &Run,
     title: &str,
@@ -199,7 +195,7 @@ fn statistics(
     Some(table)
 }
 
-/// Returns a point's table cells, one for each row in [`wording::STATISTICS`].
+/// Returns the table cells of a measurement point, one for each row in [`wording::STATISTICS`].
 fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
     match &point.missing {
         Some(why) => std::array::from_fn(|_| why.to_string()),
@@ -216,7 +212,7 @@ fn criterion_suffix(accept: f64) -> String {
     format!(", acceptance criterion: {} %, not RFC 8219 compliant", number(accept * 100.0))
 }
 
-/// Returns the acceptance ratios of a DUT's points, the strictest first.
+/// Returns the acceptance ratios of a DUT's measurement points, the strictest first.
 fn ratios(dut: &DutResult) -> Vec<f64> {
     let mut ratios: Vec<f64> = dut.points.iter().map(|p| p.conditions.accept).collect();
     ratios.sort_by(|a, b| b.total_cmp(a));
@@ -228,7 +224,7 @@ fn is_plain(c: &Conditions, accept: f64) -> bool {
     (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO) && c.accept == accept
 }
 
-/// Returns a DUT's worst-case points for an acceptance ratio. Points with a named placement are
+/// Returns a DUT's worst-case measurement points for an acceptance ratio. Points with a named CPU placement are
 /// excluded.
 fn at_cores(dut: &DutResult, accept: f64) -> Vec<&PointResult> {
     points(dut, |c| is_plain(c, accept) && c.place.placement.is_none())
@@ -274,7 +270,7 @@ fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
     ratios(dut).into_iter().filter_map(table).collect()
 }
 
-/// Returns tables of the performance at named placements, one for each acceptance ratio.
+/// Returns tables of the performance at named CPU placements, one for each acceptance ratio.
 fn by_placement(run: &Run, dut: &DutResult) -> Vec<Table> {
     let table = |accept: f64| {
         let all = points(dut, |c| is_plain(c, accept) && c.place.placement.is_some());
@@ -310,8 +306,8 @@ fn sweep(
     statistics(run, &title, note, what, &columns)
 }
 
-/// Returns a note for a table. For each point, the note gives the number of different cached names
-/// that are queried at the point's median rate.
+/// Returns a note for a table. For each measurement point, the note gives the number of different cached names that are
+/// queried at the median rate.
 fn working_sets(run: &Run, all: &[&PointResult]) -> String {
     let trial = &run.results.plan.trial;
     let size = |point: &&PointResult| {
@@ -348,8 +344,8 @@ fn axes(run: &Run, dut: &DutResult) -> (Vec<Share>, Vec<Share>) {
     }
 }
 
-/// Returns the result of a DUT at the given placement, AAAA record rate and cache hit rate, or `None` if this point was
-/// not measured.
+/// Returns the result of a DUT at the given CPU placement, AAAA record rate and cache hit rate, or `None` if this point
+/// was not measured.
 fn cell<'a>(
     dut: &'a DutResult,
     place: &Cores,
@@ -385,8 +381,8 @@ fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Returns tables of the worst case of each DUT and placement, with a column for each run. The
-/// tables compare test systems.
+/// Returns tables of the worst case of each DUT and CPU placement, with a column for each run. The tables compare test
+/// systems.
 fn comparisons(runs: &[Run]) -> Vec<Table> {
     if runs.len() < 2 {
         return Vec::new();
@@ -469,14 +465,13 @@ fn figures(runs: &[Run]) -> Vec<Figure> {
     all
 }
 
-/// Returns the mark of a point in a diagram, or `None` if there is no result. A point without a
-/// median has the mark of a failure.
+/// Returns the mark in a figure for the result of a measurement point, or `None` if there is no result. A result
+/// without a median has the mark of a failure.
 fn dot(x: f64, point: &PointResult) -> Option<Dot> {
     point.missing.is_none().then(|| dot_of(x, &point.figures, &point.found))
 }
 
-/// Returns the mark for the searches of a point in a diagram. The error bar is the interval of the
-/// searches.
+/// Returns the mark in a figure for the searches at a measurement point. The error bar is the interval of the searches.
 pub(super) fn dot_of(x: f64, figures: &Figures, found: &[Found]) -> Dot {
     let y = figures.median.unwrap_or(0.0);
     let from = figures.interval.from.unwrap_or(0.0);
@@ -487,8 +482,7 @@ pub(super) fn dot_of(x: f64, figures: &Figures, found: &[Found]) -> Dot {
     Dot { x, y, range, at_least, failed, each }
 }
 
-/// Returns a figure with a bar for the worst case of each DUT at its first placement, fastest
-/// first.
+/// Returns a figure with a bar for the worst case of each DUT at its first CPU placement, fastest first.
 fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     let measured = |(run, dut)| Some((run, dut, worst_point(dut).filter(|p| p.missing.is_none())?));
     let all: Vec<(&Run, &DutResult, &PointResult)> = each_dut(runs).filter_map(measured).collect();
@@ -519,8 +513,8 @@ fn worst_case_bars(runs: &[Run]) -> Option<Figure> {
     })
 }
 
-/// Returns bars for the worst case at each named placement. Beside each of these bars is the bar
-/// for the same number of cores without a named placement.
+/// Returns bars for the worst case at each named CPU placement. Beside each of these bars is the bar for the same
+/// number of cores without a named placement.
 fn placement_bars(runs: &[Run]) -> Option<Figure> {
     let mut groups: Vec<String> = Vec::new();
     let mut series: Vec<Series> = Vec::new();
@@ -556,19 +550,18 @@ fn placement_bars(runs: &[Run]) -> Option<Figure> {
 /// Quantity on the horizontal axis of a curve.
 #[derive(Clone, Copy)]
 enum CurveAxis {
-    /// Number of cores. Each point of the curve has a different placement of the DUT.
+    /// Number of cores. Each point of the curve has a different CPU placement of the DUT.
     Places,
-    /// AAAA record rate, cache hit rate or acceptance ratio. All points of the curve have the same
-    /// placement.
+    /// AAAA record rate, cache hit rate or acceptance ratio. All points of the curve have the same CPU placement.
     Conditions,
 }
 
-/// The points of one curve.
+/// The measurement points that form one curve.
 #[derive(Clone, Copy)]
 enum CurveGroup<'a> {
-    /// All points that were measured with the same AuthDNS, at any placement of the DUT.
+    /// All measurement points with the same AuthDNS, at any CPU placement of the DUT.
     With(Option<&'a str>),
-    /// The points that were measured at one placement of the DUT.
+    /// The measurement points at one CPU placement of the DUT.
     PlacementRef(&'a Cores),
 }
 
@@ -648,8 +641,8 @@ fn curve(
     })
 }
 
-/// Returns heat maps of the medians by AAAA record rate and cache hit rate, one for each DUT and
-/// placement. In all maps, the darkest shade is the largest value of all maps.
+/// Returns heat maps of the medians by AAAA record rate and cache hit rate, one for each DUT and CPU placement. In all
+/// maps, the darkest shade is the largest value of all maps.
 fn heat(runs: &[Run]) -> Option<Figure> {
     let mut maps: Vec<HeatMap> = Vec::new();
     for (run, dut) in each_dut(runs) {

@@ -52,7 +52,7 @@ pub(crate) fn rows(found: &Sustained, point: &Point) -> Vec<Row> {
     rows
 }
 
-/// Returns a curve for each DUT and placement. The points of a curve are sorted from left to right. `dot` creates a
+/// Returns a curve for each DUT and CPU placement. The points of a curve are sorted from left to right. `dot` creates a
 /// point from its trials.
 pub(super) fn each_place<T>(
     runs: &[Run],

@@ -33,7 +33,7 @@ pub(super) enum Reply {
 /// Replies to the queries for one name.
 #[derive(Clone, Debug)]
 pub(super) struct NameReplies {
-    /// IPv4 address of the name.
+    /// IPv4 address from which the name is generated.
     pub(super) name: Ipv4Addr,
     pub(super) aaaa: Reply,
     /// Reply to the query for A records. This query is sent only if the reply to the AAAA query was NODATA.
@@ -210,7 +210,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Returns the state for two replies.
+    /// Returns the state of the server that follows from the replies to an AAAA query and an A query.
     fn state(aaaa: Reply, a: Option<Reply>, auth_asked: bool) -> State {
         NameReplies { name: NAME, aaaa, a, auth_asked }.state(&[prefix("64:ff9b::/96")])
     }

@@ -60,7 +60,7 @@ pub(super) fn rows(result: &PointResult) -> Vec<Row> {
     rows
 }
 
-/// Returns the result of each search of a point.
+/// Returns the result of each search at a measurement point.
 pub(crate) fn each_search(point: &Point, found: &[Found]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (i, search) in found.iter().enumerate() {
@@ -89,7 +89,7 @@ pub(crate) fn without_pass(point: &Point, figures: &Figures) -> Row {
     Row::from_value(point.clone(), "without_pass", "searches", figures.n, searches)
 }
 
-/// Returns rows with the numbers of trials of a point: short, full-length, invalid, and skipped trials.
+/// Returns rows with the numbers of trials at a measurement point: short, full-length, invalid, and skipped trials.
 pub(crate) fn trial_counts(point: &Point, trials: &Trials) -> Vec<Row> {
     let all = [
         ("probes", trials.probes),

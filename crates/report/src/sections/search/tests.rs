@@ -88,8 +88,8 @@ fn due_trials_are_the_same_after_a_replay() {
     assert_eq!(Recorded::new(&plan, &entries).replay(&point).unwrap().due(), None);
 }
 
-/// A point is void if the DUT's upstream queries deviate. The deviation is found before any full
-/// trial, and no full trial follows.
+/// The result of a measurement point is discarded if the number of the DUT's upstream queries deviates from the
+/// expected number. The deviation is found before any full trial, and no full trial follows.
 #[test]
 fn a_void_point_has_no_result() {
     let (plan, mut entries) = (plan(), journal_of(&plan(), CAPACITY, &[]));
