@@ -70,7 +70,7 @@ pub(crate) enum Command {
     /// Measure the query rate up to which the tester itself is reliable (RFC 8219 §9.2.1)
     #[command(after_help = help::below("self-test"))]
     SelfTest(SelfTest),
-    /// Keep a fixed number of queries in flight, and measure the answers per second
+    /// Keep a fixed number of queries in flight, and measure the number of answers per second
     #[command(after_help = help::below("closed-loop"))]
     ClosedLoop(Box<ClosedLoop>),
     /// Increase the query rate linearly until the server cannot keep up, with the options and output of resperf

@@ -6,8 +6,8 @@ use std::io::IsTerminal;
 
 use method::verdict::Verdict;
 
-/// Returns true if a stream may be coloured: it is a terminal with control sequences, and the user has not disabled
-/// colours (https://no-color.org).
+/// Returns true if colours may be used on a stream. The stream must be a terminal that supports control sequences, and
+/// the user must not have disabled colours (https://no-color.org).
 pub(crate) fn may_colour(stream: &impl IsTerminal) -> bool {
     allowed(has_control_sequences(stream), std::env::var_os("NO_COLOR").as_deref())
 }

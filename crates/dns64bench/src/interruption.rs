@@ -13,17 +13,17 @@ use signal_hook::flag as on_signal;
 
 use crate::output::{Failure, INTERRUPTED};
 
-/// Interval at which a sleeping thread checks whether the user has interrupted.
+/// Interval at which a sleeping thread checks whether the user has interrupted the program.
 const LOOK: Duration = Duration::from_millis(20);
 
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Returns the flag that is set when the user interrupts.
+/// Returns the flag that is set when the user interrupts the program.
 pub(crate) fn flag() -> Arc<AtomicBool> {
     Arc::clone(ASKED.get_or_init(Arc::default))
 }
 
-/// Returns true if the user has interrupted.
+/// Returns true if the user has interrupted the program.
 pub(crate) fn is_asked() -> bool {
     flag().load(Ordering::Relaxed)
 }
@@ -45,7 +45,7 @@ pub(crate) fn install_handlers() -> Result<(), Failure> {
     register().map_err(Failure::environment)
 }
 
-/// Sleeps for `time`, or until the user interrupts.
+/// Sleeps for the duration `time`, or until the user interrupts the program.
 pub(crate) fn sleep(time: Duration) {
     let end = Instant::now() + time;
     while !is_asked() && Instant::now() < end {

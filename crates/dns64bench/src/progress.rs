@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Progress without a terminal: time of the first line, and interval between further lines.
 const FIRST_LINE: Duration = Duration::from_secs(1);
 const LINES: Duration = Duration::from_secs(10);
-/// Template for the message and, below it, the progress bar of a trial.
+/// Template of the display during a trial: a message and, below it, a progress bar.
 const BAR: &str = "{msg}\n{bar:16} {pos}/{len} sent, {prefix}, {eta} left";
 
 /// Runs a trial and shows its progress. An interruption by the user ends the trial early.
@@ -87,7 +87,7 @@ pub(crate) fn loop_so_far(valid: u64, outstanding: u64, time: Duration) -> Strin
     plain_spaces(&format!("{} answers/s, {mean_ms:.2} ms each", grouped(rate as u64)))
 }
 
-/// Shows the text `words` while `work` runs. `work` may change the text.
+/// Shows the text `words` while the function `work` runs. The function may change the text.
 pub(crate) fn during<T>(quiet: bool, words: &str, work: impl FnOnce(&ProgressText) -> T) -> T {
     during_with(quiet, words, &|| None, work)
 }
@@ -114,8 +114,8 @@ pub(crate) fn during_with<T>(
     shown.during(quiet, &lines, work)
 }
 
-/// Waits for `time`, or until the user interrupts. During the pause, shows its length and the text `next`, which
-/// describes the step after the pause.
+/// Pauses for the duration `time`, or until the user interrupts the program. During the pause, shows its length and the
+/// text `next`, which describes the step after the pause.
 pub(crate) fn pause(time: Duration, quiet: bool, next: &str) {
     if time < FIRST_LINE {
         return interruption::sleep(time);

@@ -105,7 +105,7 @@ impl Replies {
     }
 }
 
-/// Returns the AF_XDP settings, if `interface` is given. With the value `auto`, the interface is selected later.
+/// Returns the AF_XDP settings, if `interface` is given. If the interface is `auto`, it is selected later.
 pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<XdpConfig> {
     let named = |name: &String| (name != "auto").then(|| name.clone());
     interface.map(|name| XdpConfig { interface: named(name), mode: mode.resolve() })
@@ -153,8 +153,9 @@ fn may_use(cpus: &[CpuId]) -> Result<(), Failure> {
 impl Measure {
     /// Plans the trial.
     ///
-    /// # Errors Returns an error if the given plan is invalid, if an interval is given without an output file, or if
-    /// the start time of a distributed trial has passed.
+    /// # Errors
+    /// Returns an error if the given plan is invalid, if an interval is given without an output file, or if the start
+    /// time of a distributed trial has passed.
     pub(crate) fn resolve(&self) -> Result<TrialPlan, Failure> {
         let plan = self.plan_of_all()?;
         let Some((number, start)) = self.sharding.shard.zip(self.sharding.start_at) else {
@@ -220,7 +221,8 @@ fn parse_plan(text: &str) -> Result<TrialPlan, String> {
 impl NewSearch {
     /// Plans the search.
     ///
-    /// # Errors Returns an error if the rate range is empty, or if there are not enough names.
+    /// # Errors
+    /// Returns an error if the rate range is empty, or if there are not enough names.
     pub(crate) fn resolve(
         &self,
         traffic: &Traffic,
@@ -267,8 +269,9 @@ impl NewSearch {
 /// Checks that the block of names is sufficient for the longest possible search, and returns the search. If the user
 /// gave no block (`are_given` is false), the block is enlarged if necessary.
 ///
-/// # Errors Returns an error if a trial of the search is impossible. Also returns an error if there are too few names
-/// and repeated names are not allowed.
+/// # Errors
+/// Returns an error if a trial of the search is impossible. Also returns an error if there are too few names and
+/// repeated names are not allowed.
 pub(crate) fn with_names(mut plan: SearchPlan, are_given: bool) -> Result<SearchPlan, Failure> {
     if !are_given && plan.most_names() + plan.trial.first_name > plan.trial.names.count() {
         widen(&mut plan);
@@ -462,7 +465,8 @@ fn query_file(path: &Path, warn: &dyn Fn(&str)) -> Result<Source, Failure> {
 impl ClosedLoop {
     /// Plans the closed loop.
     ///
-    /// # Errors Returns an error if there are not enough names, or if the query file cannot be used.
+    /// # Errors
+    /// Returns an error if there are not enough names, or if the query file cannot be used.
     pub(crate) fn resolve(&self) -> Result<ClosedLoopPlan, Failure> {
         may_use(self.cpus.as_ref().map_or(&[], |list| &list.0))?;
         let q = &self.questions;
@@ -487,8 +491,9 @@ impl ClosedLoop {
 
     /// Plans experiment `number` of dns64perf2, which queries 256 names. Each experiment has different names.
     ///
-    /// # Errors Returns an error if the names of the experiment are outside the name space. With valid arguments, this
-    /// error cannot occur.
+    /// # Errors
+    /// Returns an error if the names of the experiment are outside the name space. With valid arguments, this error
+    /// cannot occur.
     pub(crate) fn experiment(
         &self,
         e: &Experiments,
@@ -551,7 +556,8 @@ impl ClosedLoop {
 impl Resperf {
     /// Plans the ramp. For each malformed line of the query file, calls `warn` with a warning.
     ///
-    /// # Errors Returns an error if the server has no address of the given family, or if the queries cannot be read.
+    /// # Errors
+    /// Returns an error if the server has no address of the given family, or if the queries cannot be read.
     pub(crate) fn resolve(&self, warn: &dyn Fn(&str)) -> Result<RampPlan, Failure> {
         let server = self.address()?;
         let (source, check) = match self.names {

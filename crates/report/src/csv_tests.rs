@@ -95,8 +95,7 @@ fn by_point(text: &str) -> Vec<(Key, Vec<f64>)> {
     all
 }
 
-/// Returns the key of an object in `results.json`. If the object does not name an AuthDNS, `auth`
-/// is used.
+/// Returns the key of an object in `results.json`. If the object does not name an AuthDNS, the name `auth` is used.
 fn key_of(value: &Value, measure: &str, dut: &str, auth: &str) -> Key {
     let point = value.get("conditions").unwrap_or(value);
     let text = |key: &str| match &point[key] {

@@ -12,7 +12,7 @@ use hosts::text::is_hidden;
 use crate::chart::Figure;
 use crate::table::Table;
 
-/// Document that includes `tables.tex` and `figures.tex`.
+/// LaTeX document that includes `tables.tex` and `figures.tex`.
 pub(crate) const DOCUMENT: &str = "\\documentclass{article}\n\\usepackage[margin=1in]{geometry}\n\
     \\usepackage{array,booktabs,graphicx}\n\\extrafloats{500}\\maxdeadcycles=1000\n\\begin{document}\n\\input{tables.tex}\n\
     \\clearpage\n\\input{figures.tex}\n\\end{document}\n";

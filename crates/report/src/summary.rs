@@ -190,7 +190,7 @@ fn ratios(r: &Results, ranked: &[(&str, &PointResult)]) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// Returns `a`, `a and b` or `a, b and c`.
+/// Joins texts with commas and "and": `a`, `a and b` or `a, b and c`.
 fn listed(names: &[&str]) -> String {
     match names.split_last() {
         Some((last, [])) => (*last).into(),
@@ -286,8 +286,8 @@ mod tests {
         assert_eq!(ratios, not_compared);
     }
 
-    /// One server chooses its number of threads itself, and its plan names the same AuthDNS differently. The texts of
-    /// the two servers' results differ, but the CPUs are the same.
+    /// One server chooses its number of threads itself, and its plan has a different name for the same AuthDNS. The
+    /// texts of the two servers' results differ, but the CPUs are the same.
     #[test]
     fn servers_on_the_same_cpus_are_compared() {
         let mut results = two_servers();

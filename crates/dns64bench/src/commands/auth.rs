@@ -1,4 +1,4 @@
-//! `auth`: runs AuthDNS until a signal arrives or `--duration` ends.
+//! `auth`: runs AuthDNS until a signal arrives or the time `--duration` has passed.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -62,7 +62,7 @@ fn serve(args: &Auth) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the test names of `dns64bench conform` until a signal arrives or `--duration` ends.
+/// Serves the test names of `dns64bench conform` until a signal arrives or the time `--duration` has passed.
 fn serve_checks(args: &Auth, zone: &Name) -> Outcome {
     let config = AuthorityConfig {
         listen: args.listen.clone(),

@@ -249,7 +249,8 @@ fn write_intervals(files: Files, plan: &RampPlan, result: &RampResult) -> Result
     files.write(&run)
 }
 
-/// Writes the files of `--report`. Their names begin with the date and time, like those of resperf-report.
+/// Writes the files that the option `--report` requests. Their names begin with the date and time, like those of
+/// resperf-report.
 fn report(result: &RampResult, printed: &str) -> Result<(), Failure> {
     let stem = timestamp(result.began);
     let curve = |name: &str, value: fn(&Bucket) -> f64| Series {

@@ -107,7 +107,7 @@ pub(crate) struct SelfTestPlan {
 /// Runs the self-test.
 ///
 /// # Errors
-/// Returns an error if an argument is out of range, if a trial cannot be run, or if the user interrupts.
+/// Returns an error if an argument is out of range, if a trial cannot be run, or if the user interrupts the program.
 pub(crate) fn self_test(
     wanted: &SelfTestPlan,
     quiet: bool,

@@ -81,7 +81,7 @@ pub(super) fn closed_loop_words(found: &ClosedLoopResult) -> String {
 /// Runs a set of searches with its journal in `folder`. Returns `None` if the set ended without a trial.
 ///
 /// # Errors
-/// Returns an error if a trial cannot be run, or if the user interrupts.
+/// Returns an error if a trial cannot be run, or if the user interrupts the program.
 pub(super) fn search(
     plan: &SearchPlan,
     folder: &Path,

@@ -122,8 +122,8 @@ pub struct Figure {
     pub file: String,
     /// Heading of the figure.
     pub title: String,
-    /// Label of the horizontal axis, with its unit. For bars: the meaning of the groups; empty if
-    /// it is obvious.
+    /// Label of the horizontal axis, with its unit. For bars: the meaning of the groups; empty if the meaning is
+    /// obvious.
     pub x_label: String,
     /// Label of the vertical axis, with its unit. For bars: the quantity that the length of a bar
     /// shows.

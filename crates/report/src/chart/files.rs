@@ -10,7 +10,7 @@ use crate::chart::figure::Figure;
 /// Pixels for each unit of the SVG: most figures are 1440 pixels wide.
 pub(super) const SCALE: f32 = 2.0;
 
-/// Writes a figure as SVG, PNG and PDF into `folder`, each atomically.
+/// Writes a figure as SVG, PNG and PDF into `folder`. Each file is written atomically.
 ///
 /// # Errors
 /// Returns an error if a file cannot be written or the figure cannot be drawn.

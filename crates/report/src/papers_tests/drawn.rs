@@ -362,8 +362,8 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// Adds the expected pacing curves: the time windows of the first full-length trial at the
-    /// highest rate that passed.
+    /// Adds the expected pacing curves. They show the time windows of the first full-length trial at the highest rate
+    /// that passed.
     fn of_pacing(&mut self, dut: &str) -> Result<(), String> {
         let of_dut = self.points(dut, |_| true);
         let mut best: Option<(&Qps, &Windows)> = None;

@@ -88,8 +88,8 @@ pub(super) fn second_by_second(
     Multiple { name, series, mark: transient.map(|transient| transient + 0.5) }
 }
 
-/// Returns a figure with the diagrams of [`second_by_second`] side by side, or `None` if there are
-/// no diagrams.
+/// Returns a figure with diagrams of the CPU use by second (see [`second_by_second`]) side by side, or `None` if there
+/// are no diagrams.
 pub(super) fn transients(file: &str, title: &str, panels: Vec<Multiple>) -> Option<Figure> {
     (!panels.is_empty()).then(|| Figure {
         file: file.into(),

@@ -93,7 +93,7 @@ impl Probe {
     }
 
     /// Sends a query with a new ID, and returns the response with that ID. Returns `None` if there is no response
-    /// within `patience`, or if the user interrupts.
+    /// within `patience`, or if the user interrupts the program.
     fn ask(&self, mut query: Vec<u8>, patience: Duration) -> io::Result<Option<Vec<u8>>> {
         let [a, b, ..] = random().to_be_bytes();
         let id = [a, b];
