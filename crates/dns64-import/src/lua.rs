@@ -39,7 +39,7 @@ const LONGEST: usize = 16 << 10;
 /// Names of Lua and kresd constants. The parser treats such a name as a text value, and not as a variable.
 const CONSTANTS: &[&str] =
     &["true", "false", "nil", "kB", "MB", "GB", "sec", "minute", "hour", "day"];
-/// Settings of kresd whose names contain no dot.
+/// Settings of kresd without a dot in their names.
 const SETTINGS: &[&str] = &["modules"];
 
 /// Returns the statements of a file, in order.

@@ -33,7 +33,7 @@ pub(super) enum Value {
     Table(Vec<(String, Node)>),
     /// A function call in Lua: name and arguments.
     Call(String, Vec<Node>),
-    /// Name of a Lua variable whose value is unknown.
+    /// Name of a Lua variable with an unknown value.
     Name(String),
 }
 

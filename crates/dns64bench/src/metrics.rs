@@ -80,7 +80,7 @@ enum Counters {
 }
 
 impl Counters {
-    /// Returns the numbers of sent queries, valid replies, and queries whose outcome is known; `None` if a different
+    /// Returns the numbers of sent queries, valid replies, and queries with a known outcome; `None` if a different
     /// process sends the queries.
     fn read(&self) -> Option<[u64; 3]> {
         match self {

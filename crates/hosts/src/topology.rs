@@ -7,7 +7,7 @@ use units::counted;
 
 use crate::cpu_list::{cpu_list, cpu_ranges};
 
-/// Command whose output is the input of [`CpuTopology::parse`]: lines of the form `FILE:CONTENT`. The command needs
+/// Command that produces the input of [`CpuTopology::parse`]: lines of the form `FILE:CONTENT`. The command needs
 /// only a shell and grep.
 pub const LIST_CPUS: [&str; 3] = [
     "sh",

@@ -109,7 +109,7 @@ pub struct WrongCounts {
     pub rcode: BTreeMap<u8, u64>,
     /// Number of replies with the TC bit set (RFC 1035 §4.1.1).
     pub truncated: u64,
-    /// Number of replies with an AAAA record whose address is not the one that belongs to the name.
+    /// Number of replies with an AAAA record with a wrong address for the name.
     pub address: u64,
     /// Number of replies that cannot be parsed as an answer.
     pub malformed: u64,
@@ -182,13 +182,13 @@ impl WrongCounts {
 pub struct Counts {
     /// Number of queries handed to the kernel.
     pub sent: u64,
-    /// Number of queries whose first reply was valid and arrived in time.
+    /// Number of queries with a first reply that was valid and arrived in time.
     pub valid: u64,
-    /// Number of queries whose first reply arrived at or after the timeout.
+    /// Number of queries with a first reply at or after the timeout.
     pub late: u64,
     /// Number of queries without any reply.
     pub lost: u64,
-    /// Number of queries whose first reply arrived in time but was wrong, for each fault.
+    /// Number of queries with a first reply that arrived in time but was wrong, for each fault.
     pub wrong: WrongCounts,
     /// Number of further replies to queries that already had a reply.
     pub duplicates: u64,

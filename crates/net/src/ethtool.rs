@@ -230,8 +230,8 @@ impl Device {
         self.ask_with(request, unsafe { std::mem::zeroed() })
     }
 
-    /// Sends a request whose parameters are already set in `answer`, and returns the structure as filled in by the
-    /// kernel.
+    /// Sends the request with the parameters that are already set in `answer`, and returns the structure as filled in by
+    /// the kernel.
     fn ask_with<T: Answer>(&self, request: u32, mut answer: T) -> Option<T> {
         assert!(T::REQUESTS.contains(&request), "each caller names a request of its answer's type");
         // SAFETY: an `Answer` begins with a u32, and is aligned for it.

@@ -221,7 +221,7 @@ impl Inquiry {
         Some(self.key(target.wire(), rtype::AAAA))
     }
 
-    /// Returns the reply to a PTR query for a local alias whose target has no records (RFC 6147 §5.3.1).
+    /// Returns the reply to a PTR query for a local alias with a target that has no records (RFC 6147 §5.3.1).
     fn denial(&self, reply: &Reply<'_>) -> Option<&LocalAnswer> {
         let denials = self.alias.as_deref().filter(|_| self.question.qtype == rtype::PTR)?;
         match reply {

@@ -74,7 +74,7 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
 pub(crate) enum Received<'a> {
     /// A valid query.
     Query(Query<'a>),
-    /// A message whose reply contains no records. The reply reports an error or supplies a server cookie.
+    /// A message that gets a reply without records. The reply reports an error or supplies a server cookie.
     Error {
         /// RCODE of the reply.
         rcode: Rcode,

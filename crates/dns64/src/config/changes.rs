@@ -72,7 +72,7 @@ fn waits_for_restart(key: &str) -> bool {
     READ_AT_START.iter().any(is_within)
 }
 
-/// Result of a reload: the keys whose values have changed.
+/// Result of a reload: the keys with changed values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// Keys that have changed since the last load. Their new values are in effect.

@@ -326,7 +326,7 @@ impl Domains {
         self.all.iter().map(|(_, layer)| layer)
     }
 
-    /// Returns the keys of the entry whose domain equals `domain`.
+    /// Returns the keys of the entry with a domain equal to `domain`.
     fn exactly(&self, domain: &LowerName) -> Option<&TableKeys> {
         self.indices.has(domain).then(|| self.covering(domain)).flatten()
     }

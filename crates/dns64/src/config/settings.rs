@@ -323,7 +323,7 @@ impl Settings {
         Rules { policy, others: &self.policies, client, mode, forward, trust_ad, now }
     }
 
-    /// Returns a copy of these settings whose policies are built from `live`, a new state of the prefixes.
+    /// Returns a copy of these settings, with policies built from `live`, a new state of the prefixes.
     pub(crate) fn with_prefixes(&self, live: &LivePrefixes) -> Settings {
         // Errors do not occur here, because the same configuration was checked when the file was
         // read.

@@ -138,7 +138,7 @@ fn mode(mode: Mode) -> &'static str {
     }
 }
 
-/// Returns a text for each configuration key whose value differs from its default.
+/// Returns a text for each configuration key with a value other than its default.
 fn switches(rules: &RulesApplied) -> Vec<&'static str> {
     let all = [
         (rules.ignore_aaaa, "ignore-aaaa"),

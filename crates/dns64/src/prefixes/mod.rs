@@ -22,7 +22,7 @@ use crate::translation::prefix::Prefix;
 pub(crate) struct LivePrefixes {
     /// Discovered prefixes with their expiry times, in order of discovery.
     pub announced: Vec<(Prefix, Nanos)>,
-    /// Prefixes whose NAT64 does not respond, each with the time since which it has been unhealthy.
+    /// Prefixes with a NAT64 that does not respond, each with the time since which it has been unhealthy.
     pub unhealthy: Vec<(Prefix, Nanos)>,
 }
 

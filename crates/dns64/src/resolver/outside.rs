@@ -21,7 +21,7 @@ pub(crate) struct TcpQuery {
     /// Worker that receives the answer.
     pub(crate) worker: WorkerId,
     pub(crate) fetch: FetchId,
-    /// Client whose query caused the fetch.
+    /// Client that caused the fetch with its query.
     pub(crate) client: ClientId,
     /// Address and port of the upstream.
     pub(crate) address: ServiceAddr,

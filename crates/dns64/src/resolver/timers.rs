@@ -41,7 +41,7 @@ impl Timers {
         due
     }
 
-    /// Returns a fetch whose timer is due.
+    /// Returns a fetch with a timer that is due.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<FetchId> {
         let due =
             |queue: &VecDeque<(Nanos, FetchId)>| queue.front().is_some_and(|(at, _)| *at <= now);

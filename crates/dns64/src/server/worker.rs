@@ -248,7 +248,7 @@ impl Worker {
         self.resume();
     }
 
-    /// Continues the client queries whose fetches have completed. If processing panics, their clients get SERVFAIL.
+    /// Continues the client queries with completed fetches. If processing panics, their clients get SERVFAIL.
     #[inline]
     fn resume(&mut self) {
         while let Some(landed) = self.resolver.next_completed() {

@@ -86,8 +86,8 @@ struct ClientAddress {
     address: SocketAddr,
     /// Index of the worker's socket that is bound to this address.
     endpoint: usize,
-    /// Set of ports whose queries the filter redirects. It contains the port of this address, and is emptied when the
-    /// sockets must receive new queries.
+    /// Set of ports. The filter redirects queries to these ports. It contains the port of this address, and is emptied
+    /// when the sockets must receive new queries.
     port: Arc<PortSet>,
 }
 

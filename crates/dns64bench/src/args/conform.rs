@@ -44,7 +44,7 @@ pub(crate) struct Conform {
     /// ssh configuration file to use instead of the user's own file
     #[arg(long, value_name = "FILE", requires = "auth_status", help_heading = AUTH)]
     pub(crate) ssh_config: Option<PathBuf>,
-    /// Run only the checks whose identifiers begin with one of these texts, such as rfc6147-5.1
+    /// Run only the checks with identifiers that begin with one of these texts, such as rfc6147-5.1
     #[arg(long, value_name = "ID", num_args = 1.., value_delimiter = ',', help_heading = CHECKS)]
     pub(crate) only: Vec<String>,
     /// List the checks (all, or those selected by --only), one per line, without sending queries

@@ -52,7 +52,7 @@ impl From<String> for PipeError {
     }
 }
 
-/// A process whose standard input and output are piped. The process receives no signals from this
+/// A process with piped standard input and output. The process receives no signals from this
 /// terminal, such as the signal of Ctrl-C. When dns64bench ends, the standard input of the process
 /// is closed, and the process therefore ends too.
 pub(super) struct Pipe {

@@ -69,7 +69,7 @@ pub(crate) enum Request {
     },
     /// Returns the CPU time of all programs on the host except the campaign's processes.
     Others {
-        /// Ids of the campaign's processes on the host, whose CPU time is excluded.
+        /// Ids of the campaign's processes on the host. Their CPU time is excluded.
         ours: Vec<u32>,
     },
     /// Returns the CPUs on which the threads of processes and their descendants may run.

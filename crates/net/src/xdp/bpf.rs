@@ -23,7 +23,7 @@ enum Command {
 const ARRAY: u32 = 2;
 /// `BPF_MAP_TYPE_XSKMAP`: map from indices to AF_XDP sockets.
 const XSKMAP: u32 = 17;
-/// `BPF_F_MMAPABLE`: flag of an array whose values processes can map into their memory (since Linux 5.5).
+/// `BPF_F_MMAPABLE`: flag of an array with values that processes can map into their memory (since Linux 5.5).
 const MMAPABLE: u32 = 1 << 10;
 /// `BPF_PROG_TYPE_XDP`: type of XDP programs.
 const PROGRAM_OF_XDP: u32 = 6;

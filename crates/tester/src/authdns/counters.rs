@@ -114,7 +114,7 @@ pub struct AuthCounters {
     /// number has changed, a server was restarted and its counters began at 0 again.
     #[serde(default)]
     pub start: u32,
-    /// Number of AuthDNS servers whose counters are added up here.
+    /// Number of AuthDNS servers that these counters include.
     #[serde(default = "one")]
     pub servers: u32,
     /// Zones that AuthDNS serves; each zone is listed once.

@@ -246,7 +246,7 @@ impl Source {
         }
     }
 
-    /// Returns the position of the answer section in a reply whose id matches, or `None` if the reply is for a
+    /// Returns the position of the answer section in a reply with an ID that matches, or `None` if the reply is for a
     /// different question.
     #[inline]
     pub(super) fn answers_at(

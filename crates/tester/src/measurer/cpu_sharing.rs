@@ -6,7 +6,7 @@ use std::fs;
 
 use units::CpuId;
 
-/// Process names of the programs whose threads must not share a sender's CPU.
+/// Process names of the programs that must not share a sender's CPU.
 const PROGRAMS: [&str; 2] = ["dns64bench", "dns64d"];
 /// Name prefixes of the threads that work during a trial.
 const WORKERS: [&str; 5] = ["auth-", "worker-", "send-", "receive-", "reference"];

@@ -200,8 +200,8 @@ pub(crate) fn whole_rcode(message: &Message<'_>, at: usize) -> Rcode {
     message.rcode().extended(opt.map_or(0, |opt| opt.rcode_bits))
 }
 
-/// Returns the offset of the answer section in a reply whose id matches a query for `name`. Returns `None` if the reply
-/// does not answer this query.
+/// Returns the offset of the answer section in a reply with an ID that matches a query for `name`. Returns `None` if the
+/// reply does not answer this query.
 #[inline]
 pub(crate) fn answers_at(
     message: &Message<'_>,

@@ -60,7 +60,7 @@ pub(super) enum State {
     NoAddress,
     /// NODATA reply to the AAAA query, and the correct A record: the server does not synthesize.
     NotSynthesized,
-    /// An AAAA record whose address consists of an unexpected prefix and the IPv4 address of the name.
+    /// An AAAA record with an address that consists of an unexpected prefix and the IPv4 address of the name.
     OtherPrefix(Prefix),
     /// An address that is different from the IPv4 address of the name and does not embed it.
     OtherAddress(IpAddr),
