@@ -171,7 +171,8 @@ fn carry_out(
     Ok(if open.is_empty() { ExitCode::SUCCESS } else { INVALID.into() })
 }
 
-/// Counts the signals SIGINT and SIGTERM: the first ends the campaign cleanly, the second immediately.
+/// Counts the signals SIGINT and SIGTERM: the first signal ends the campaign cleanly, and the second ends it
+/// immediately.
 fn heed_signals() -> Result<Interruption, Failure> {
     let interruption = Interruption::new();
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(Failure::environment)?;

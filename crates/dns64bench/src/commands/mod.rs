@@ -34,7 +34,7 @@ use tester::measurer::{TrialError, needs_send_cost};
 use crate::output::Failure;
 
 /// Returns the CPU time that sending costs on this host. The cost is the same for all trials with the same send
-/// settings. It is measured only if the burst window of `plan` depends on the cost.
+/// settings. It is measured only if the maximum batching delay in `plan` depends on the cost.
 fn measured_send_cost(plan: &TrialPlan) -> Result<Option<SendCost>, TrialError> {
     if !needs_send_cost(plan) {
         return Ok(plan.send_cost);

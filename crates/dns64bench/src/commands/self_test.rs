@@ -195,8 +195,8 @@ fn range_from(required: Qps, search_to: Option<Qps>) -> Result<SearchRange, Fail
     Ok(SearchRange { min: required, max, resolution, invalid_retries: 2 })
 }
 
-/// Returns the error that ends a self-test. If the server stopped responding or the user interrupted, the error
-/// contains the highest rate that passed, because a self-test has no journal.
+/// Returns the error that ends a self-test. If the server stopped responding or the user interrupted the program, the
+/// error contains the highest rate that passed, because a self-test has no journal.
 fn on_failure(error: TrialError, trials: &[TrialResult]) -> Failure {
     if !matches!(
         error,

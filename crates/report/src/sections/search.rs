@@ -642,7 +642,7 @@ fn curve(
 }
 
 /// Returns heat maps of the medians by AAAA record rate and cache hit rate, one for each DUT and CPU placement. In all
-/// maps, the darkest shade is the largest value of all maps.
+/// maps, the darkest shade stands for the largest value of all maps.
 fn heat(runs: &[Run]) -> Option<Figure> {
     let mut maps: Vec<HeatMap> = Vec::new();
     for (run, dut) in each_dut(runs) {
