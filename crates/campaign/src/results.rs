@@ -63,10 +63,10 @@ pub struct Results {
     pub environment: Environment,
     /// Facts about each host: machines other than this one, and network namespaces of this machine.
     pub hosts: Vec<HostFacts>,
-    /// Hosts that changed while the campaign was interrupted.
+    /// Hosts with facts that changed while the campaign was interrupted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub host_changes: Vec<HostChange>,
-    /// Version of the AuthDNS of `[auth]`.
+    /// Version of the AuthDNS that `[auth]` configures.
     pub auth: String,
     /// Each AuthDNS that a DUT queries.
     pub authdns: Vec<AuthResult>,
@@ -86,12 +86,12 @@ pub struct Results {
     /// Pacing errors and other errors of the tester, over all trials.
     pub health: Health,
     /// Deviations of the campaign from RFC 8219 §9.2, determined from its trials. The JSON form has
-    /// two lists: sentences in `noncompliance`, and the data of the sentences in
-    /// `noncompliance_causes`.
+    /// two lists: `noncompliance` contains each deviation as a sentence, and `noncompliance_causes`
+    /// contains the data of each deviation.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
-    /// Contradictions in the results.
+    /// Contradictions: results that cannot both be correct.
     pub contradictions: Vec<Contradiction>,
     /// Start of the first trial and end of the last trial; absent if there is no trial.
     pub period_unix_s: Option<Period>,
@@ -127,14 +127,14 @@ pub struct AuthResult {
     pub counts: bool,
 }
 
-/// Wall-clock time of the trials.
+/// Start, end and total duration of the trials.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Period {
-    /// Start of the first trial, seconds since 1970-01-01 UTC.
+    /// Start of the first trial, in seconds since 1970-01-01 UTC.
     pub begun: f64,
-    /// End of the last trial, seconds since 1970-01-01 UTC.
+    /// End of the last trial, in seconds since 1970-01-01 UTC.
     pub ended: f64,
-    /// Total duration of all trials with their timeouts, seconds.
+    /// Total duration of all trials, including their timeouts, in seconds.
     pub trials_s: f64,
 }
 
@@ -155,7 +155,7 @@ pub struct Health {
     /// For each trial, the largest deviation of the number of queries from the schedule in any 100
     /// ms window, in per cent.
     pub window_pct: Option<Spread>,
-    /// For each trial, the 99.9th percentile of the lateness of its queries, µs.
+    /// For each trial, the 99.9th percentile of the lateness of its queries, in µs.
     pub lateness_us: Option<Spread>,
     /// Reasons why trials were invalid, with the number of trials for each kind of reason.
     pub invalid_reasons: Vec<InvalidReason>,
@@ -373,8 +373,8 @@ fn dut_result(recorded: &Recorded<'_>, name: &str, points: &[Point]) -> DutResul
     }
 }
 
-/// Returns the accuracy of the query schedule in the trial at the highest rate that a DUT passed at
-/// full length. If several trials passed at that rate, the first one is used.
+/// Returns the accuracy of the query schedule in one trial of a DUT: the full-length trial that
+/// passed at the highest rate. If several such trials passed at that rate, the first one is used.
 fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     let mut best: Option<PacedTrial> = None;
     for m in recorded.finished() {
@@ -390,8 +390,9 @@ fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     best
 }
 
-/// Returns the numbers of trials, summed over all measurement points. The trials of each point are
-/// counted separately, because a failed probe makes a full trial unnecessary only at its own point.
+/// Returns the numbers of probes, full trials, invalid trials and skipped trials, each summed over
+/// all measurement points. The trials of each point are counted separately, because a failed probe
+/// makes a full trial unnecessary only at its own point.
 fn by_point(recorded: &Recorded<'_>, points: &[Point]) -> Trials {
     let mut sum = Trials::default();
     for point in points {
@@ -441,8 +442,8 @@ fn stolen(all: &[&Measured]) -> Vec<StolenTime> {
         .collect()
 }
 
-/// For each kind of reason, counts the trials that have a reason of this kind. The kinds are in the
-/// order in which they first occur.
+/// For each kind of reason why trials were invalid, counts the trials that have a reason of this
+/// kind. The kinds are in the order in which they first occur.
 fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason> {
     let mut kinds: Vec<(ReasonKind, usize)> = Vec::new();
     for reasons in trials {
@@ -491,8 +492,8 @@ fn warned(trials: &[&Measured]) -> Vec<WarningCount> {
 }
 
 /// Returns the deviations of the campaign from RFC 8219, determined from its trials. Only
-/// full-length search trials that require every reply are used. Results with lower acceptance
-/// ratios are labelled in the report.
+/// full-length search trials that require a valid reply to every query are used. Results with lower
+/// acceptance ratios are labelled in the report.
 fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     let plan = recorded.plan;
     let repeats = Some(fewest_searches(recorded).unwrap_or(plan.search.repeat));
@@ -529,9 +530,9 @@ fn noncompliance(recorded: &Recorded<'_>) -> Vec<Noncompliance> {
     noncompliance_of(&all)
 }
 
-/// For each measurement point that affects the compliance with RFC 8219, counts the searches that
-/// could measure at least the lowest rate. Returns the smallest of these counts, or `None` if none
-/// of these points has a trial.
+/// For each measurement point that affects the compliance with RFC 8219, counts the searches in
+/// which the tester could measure at least the lowest rate. Returns the smallest of these counts,
+/// or `None` if none of these points has a trial.
 fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     let of = |point: &Point| {
         let Point::Search(conditions) = point else { return None };
@@ -543,8 +544,8 @@ fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     recorded.plan.points().iter().filter_map(of).min()
 }
 
-/// Returns the facts about a trial that follow from the plan alone. These facts are used until the
-/// first trial has ended.
+/// Returns those facts, for the check of compliance with RFC 8219, that follow from the plan alone.
+/// These facts are used if the campaign has no trial that counts in this check.
 fn planned_facts(plan: &Plan) -> Facts {
     let mut trial = TrialPlan::new(std::net::SocketAddr::from(([0u16; 8], 53)), plan.search.min);
     trial.duration = plan.trial.duration.into();
@@ -574,9 +575,9 @@ impl<'a> SelfTestCoverage<'a> {
         SelfTestCoverage(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
     }
 
-    /// Returns the self-test's proof that the tester was reliable in a trial. The trials of the
-    /// self-test must have the same send settings, and their AuthDNS must have been checked against
-    /// its limit.
+    /// Returns the kind of proof that the self-test gives of the tester's reliability in a trial.
+    /// For the strongest proof, all trials of the self-test must have the same send settings as
+    /// this trial, and their AuthDNS must have been checked against its limit.
     fn proof(&self, trial: &TrialResult) -> TesterProof {
         let Some((delta, trials)) = &self.0 else { return TesterProof::None };
         let delta = *delta;

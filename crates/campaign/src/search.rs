@@ -40,8 +40,9 @@ pub struct SearchResult {
     pub facts: Facts,
     /// True if the searches comply with RFC 8219 §9.2.
     pub compliant: bool,
-    /// Deviations from RFC 8219, including unknown facts. The JSON form has two lists: sentences in
-    /// `noncompliance`, and the data of the sentences in `noncompliance_causes`.
+    /// Deviations from RFC 8219, including unknown facts. The JSON form has two lists:
+    /// `noncompliance` contains each deviation as a sentence, and `noncompliance_causes` contains
+    /// the data of each deviation.
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,

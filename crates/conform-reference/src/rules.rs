@@ -22,7 +22,7 @@ pub struct Rules {
     pub silence_is_servfail: bool,
     /// Timeout of an upstream query. The default is 1.5 s.
     pub upstream_patience: Duration,
-    /// A records are queried only if the AAAA response is not sufficient (§5.1.8).
+    /// A query for A records is sent only if the AAAA response is not sufficient (§5.1.8).
     pub waits_for_aaaa: bool,
     /// AAAA records in these ranges count as missing (§5.1.4). The default is `::ffff:0:0/96`.
     pub excluded: Vec<(Ipv6Addr, u8)>,

@@ -103,7 +103,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Default values of the fields. Each file and each check overrides some of them.
+    /// Default values of the fields of a check. Each file of checks, and each check, overrides some of them.
     pub(crate) const BASE: Check = Check {
         id: "",
         title: "",

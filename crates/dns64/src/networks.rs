@@ -107,8 +107,8 @@ impl<N> Networks<N> {
         self.0.iter().find(covers).is_some_and(|element| element.includes)
     }
 
-    /// True if an address is in a list within a list. This function is separate from [`Networks::contains`], because
-    /// the compiler cannot inline a function that calls itself.
+    /// True if an address is in a nested list. This function is separate from [`Networks::contains`], because the
+    /// compiler cannot inline a function that calls itself.
     fn contains_nested(&self, address: &N::Address) -> bool
     where
         N: Network,

@@ -6,8 +6,8 @@ use units::{Nanos, Qps, Share};
 /// Minimum reserve δ required by RFC 8219 §9.2.1.
 pub const MIN_DELTA: f64 = 0.1;
 
-/// Returns the timeout for a self-test. It is a quarter of the timeout of the test, because a resolution may take two
-/// round trips to AuthDNS.
+/// Returns the timeout for a self-test. It is a quarter of `test`, the timeout in the test of a DUT, because a DUT may
+/// need two round trips to AuthDNS to resolve a name.
 pub fn timeout(test: Nanos) -> Nanos {
     Nanos(test.0 / 4)
 }

@@ -24,8 +24,8 @@ pub(crate) fn csv(runs: &[Run]) -> String {
     out
 }
 
-/// Returns the deviation from the schedule in each time window, for the trials in the report's
-/// pacing figures.
+/// Returns rows about the trials in the report's pacing figures. For each section of a trial, the rows contain the
+/// minimum and maximum deviation of the number of queries from the schedule.
 fn pacing(run: &Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for (dut, paced) in run.results.duts.iter().filter_map(|dut| Some((dut, dut.paced.as_ref()?))) {

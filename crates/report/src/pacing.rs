@@ -7,10 +7,11 @@ use crate::chart::{Dot, Figure, Panel, Series, Shape};
 use crate::format::number;
 use crate::run::{Run, each_dut, legend};
 
-/// Returns figures of the tester's pacing in the 100 ms and 10 ms windows of one trial of each DUT.
-/// The deviations are in per cent of the schedule. The figures are modelled on G. Lencse and A.
-/// Pivoda, "Checking and Increasing the Accuracy of the Dns64perf++ Measurement Tool for
-/// Benchmarking DNS64 Servers" (2018, DOI 10.11601/ijates.v7i1.255).
+/// Returns two figures of the tester's pacing in one trial of each DUT: for windows of 100 ms and
+/// of 10 ms. The figures show the deviation of the number of queries from the schedule, in per
+/// cent. The figures are modelled on G. Lencse and A. Pivoda, "Checking and Increasing the Accuracy
+/// of the Dns64perf++ Measurement Tool for Benchmarking DNS64 Servers" (2018, DOI
+/// 10.11601/ijates.v7i1.255).
 pub(crate) fn pacing(runs: &[Run]) -> Vec<Figure> {
     let paced: Vec<(String, &PacedTrial)> = each_dut(runs)
         .filter_map(|(run, dut)| {
@@ -42,7 +43,8 @@ pub(crate) fn pacing(runs: &[Run]) -> Vec<Figure> {
     windows.into_iter().map(figure).collect()
 }
 
-/// Function that returns the minimum and maximum deviations of the windows of one length.
+/// Function that returns two lists for the windows of one length. The lists contain the minimum and
+/// the maximum deviation in each section of a trial.
 type Band = fn(&Windows) -> (&Vec<i32>, &Vec<i32>);
 
 fn paced_panel(

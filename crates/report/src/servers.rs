@@ -1,4 +1,5 @@
-//! Comparison of all servers in one table: worst case, ratio, and cost at half load.
+//! Comparison of all servers in one table: the rate in the worst case, the factor by which the fastest server is
+//! faster, and latency and CPU use at about half load.
 
 use crate::places::PointWords;
 use campaign::results::{DutResult, LoadResult, PointResult};
@@ -37,11 +38,11 @@ pub(crate) fn table(runs: &[Run]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Number of cores of the servers in the table.
+/// Cores on which the servers in the table ran.
 enum Cores {
-    /// All servers have the same cores. The note above the table states these cores.
+    /// All servers ran on the same cores. The note above the table states these cores.
     Same(String),
-    /// The servers have different cores. A column of the table shows the cores.
+    /// The servers ran on different cores. A column of the table shows the cores.
     Differ,
 }
 

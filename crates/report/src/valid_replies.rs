@@ -30,9 +30,9 @@ pub(crate) fn figures(runs: &[Run]) -> Vec<Figure> {
     all.chunks(COLOURS).enumerate().map(figure).collect()
 }
 
-/// Returns a dot for each rate. The dot contains the percentage of valid replies in all trials at
-/// that rate, and the range of the percentages in single trials. Invalid trials are excluded,
-/// because their results do not depend on the DUT alone.
+/// Returns a dot for each rate. The dot shows the percentage of valid replies in all trials at that rate, and the range
+/// of the percentages in single trials. Invalid trials are excluded, because their results do not depend on the DUT
+/// alone.
 fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     let Some(place) = worst_point(dut).map(|point| &point.conditions.place) else {
         return Vec::new();
@@ -56,7 +56,7 @@ fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
     trials.chunk_by(|a, b| a.rate == b.rate).filter_map(of_rate).collect()
 }
 
-/// True if a measurement point belongs to the DUT `dut` and the placement `place`, and its trials query new names
+/// True if a measurement point belongs to the DUT `dut` and the CPU placement `place`, and its trials query new names
 /// without AAAA records. The trials may be searches (with any acceptance ratio), load trials or trials at constant
 /// rates.
 fn is_worst_case(point: &Point, dut: &str, place: &Cores) -> bool {

@@ -1,4 +1,4 @@
-//! Losses on an interface of the tester's host. The Measurer and AuthDNS share this code.
+//! Packet losses on an interface of the tester's host. The Measurer and AuthDNS share this code.
 
 use method::reason::HostLoss;
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 /// Packets that one interface of a host lost, including packets of other programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct InterfaceDrops {
-    /// Received packets that were dropped, for instance in the backlog or in the network card's ring. Each failed read
-    /// of the kernel's counter adds 1. If the interface is used by AF_XDP in zero-copy mode, this count is 0, and the
-    /// drops are counted in `socket_drops`.
+    /// Number of received packets that were dropped, for instance in the backlog or in the network card's ring. Each
+    /// failed read of the kernel's counter adds 1. If the interface is used by AF_XDP in zero-copy mode, this count is
+    /// 0, and the drops are counted in `socket_drops`.
     pub receive: u64,
-    /// Packets that were dropped before they were sent.
+    /// Number of packets that were dropped before they were sent.
     pub send: u64,
-    /// Packets that the interface's queueing discipline dropped; 0 if not reported by the kernel.
+    /// Number of packets that the interface's queueing discipline dropped; 0 if not reported by the kernel.
     pub queueing_discipline: u64,
     /// Kind of the queueing discipline as shown by tc(8); `None` if unknown.
     pub discipline: Option<String>,
 }
 
 impl InterfaceDrops {
-    /// Returns one entry for each point of loss on `interface`.
+    /// Returns one entry for each kind of loss that occurred on `interface`.
     pub(crate) fn losses(&self, interface: &str) -> Vec<HostLoss> {
         let interface = || interface.to_owned();
         let (receive, send) = (self.receive, self.send);

@@ -85,29 +85,30 @@ const COUNTERS: usize = 8;
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct ReferenceCounters {
-    /// Datagrams read.
+    /// Number of datagrams read.
     pub received: u64,
-    /// Replies, including late and wrong ones.
+    /// Number of replies created, including late and wrong ones.
     pub answered: u64,
-    /// Queries dropped because the token bucket was empty.
+    /// Number of queries dropped because the token bucket was empty.
     pub over_capacity: u64,
-    /// Replies withheld to simulate packet loss (`--loss`) and failing trials (`--failing-trials`).
+    /// Number of replies withheld to simulate packet loss (`--loss`) and failing trials (`--failing-trials`).
     pub lost: u64,
-    /// Packets that were not queries.
+    /// Number of packets that were not queries.
     pub ignored: u64,
-    /// Queries dropped by the kernel because this program was too slow. If there are any, the capacity was not exact.
+    /// Number of queries dropped by the kernel because this program was too slow. If this number is not 0, the capacity
+    /// was not exact.
     pub socket_drops: u64,
-    /// Replies that the kernel or the AF_XDP ring (`--xdp`) did not accept at once. These replies are also counted in
-    /// `answered`, although the tester misses them because of this program.
+    /// Number of replies that the kernel or the AF_XDP ring (`--xdp`) did not accept at once. These replies are also
+    /// counted in `answered`, although the tester misses them because of this program.
     pub refused: u64,
-    /// Maximum time between the kernel's receipt of a query and its reading by this program, in µs; 0 for queries
+    /// Maximum time, in µs, from the receipt of a query by the kernel until this program reads the query; 0 for queries
     /// received by AF_XDP. A tester with a timeout below this time misses replies because of this program.
     pub longest_wait_us: u64,
 }
 
 /// A token bucket with an exact long-term rate.
 ///
-/// If the client pauses within a trial, the bucket saves up the tokens of at most the time `burst`. The queries that
+/// If the client pauses within a trial, the bucket collects tokens for at most the time `burst`. The queries that
 /// arrive together after the pause are thus answered. After a pause of [`TokenBucket::NEW_TRIAL`], the next query
 /// begins a new trial. The bucket is then filled on credit, because the first queries of a trial may also arrive
 /// together. The credit is paid back over the first half second. From then on, at most capacity · time queries have
@@ -181,8 +182,8 @@ struct RandomFailures {
     /// Probability that a trial loses a query.
     chance: f64,
     last: Option<Nanos>,
-    /// The first query of the current trial that arrives at this time or later is lost; `None` if no query is to be
-    /// lost.
+    /// Time in the current trial: the first query that arrives at this time or later is lost. `None` if no query is to
+    /// be lost.
     due: Option<Nanos>,
 }
 
@@ -204,7 +205,7 @@ impl RandomFailures {
     }
 }
 
-/// Reasons why a reference DUT does not run.
+/// Reasons why a reference DUT cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReferenceError {

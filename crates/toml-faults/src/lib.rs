@@ -36,13 +36,13 @@ pub fn fault(text: &str, schema: &Value) -> Option<Fault> {
     Some(Fault { line: line_at(text, offset), reason })
 }
 
-/// Returns the number of the line, from 1, with the value at a path such as `group.0.clients.1`. If the value is
-/// missing, returns the line of the innermost existing table or list on the path, or 1 if there is none.
+/// Returns the number of the line with the value at a path such as `group.0.clients.1`. The first line has number 1. If
+/// the value is missing, returns the line of the innermost existing table or list on the path, or 1 if there is none.
 pub fn line_of(text: &str, path: &str) -> usize {
     line_at(text, offset_of(text, path).unwrap_or(0))
 }
 
-/// Returns the number of the line, from 1, that contains an offset.
+/// Returns the number of the line that contains the octet at `offset`. The first line has number 1.
 pub fn line_at(text: &str, offset: usize) -> usize {
     let before = &text.as_bytes()[..offset.min(text.len())];
     before.iter().filter(|octet| **octet == b'\n').count() + 1

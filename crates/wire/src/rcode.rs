@@ -19,7 +19,7 @@ impl Rcode {
     pub const NOTIMP: Rcode = Rcode(4);
     /// The server refuses to answer.
     pub const REFUSED: Rcode = Rcode(5);
-    /// A name exists that should not, or the substitution of a DNAME is too long (RFC 6672 §2.2).
+    /// A name exists that should not exist, or the substitution of a DNAME is too long (RFC 6672 §2.2).
     pub const YXDOMAIN: Rcode = Rcode(6);
     /// The EDNS version is not supported (RFC 6891 §9).
     pub const BADVERS: Rcode = Rcode(16);

@@ -11,15 +11,15 @@ use crate::view::{CLASS_IN, Malformed, Message, Record, rtype};
 /// Structure of the record data of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DataForm {
-    /// Number of octets before the first domain name in the data.
+    /// Number of octets before the first domain name in the record data.
     before: usize,
-    /// Number of character strings before the first domain name in the data (RFC 1035 §3.3).
+    /// Number of character strings before the first domain name in the record data (RFC 1035 §3.3).
     strings: usize,
     names: usize,
     after: Trailing,
 }
 
-/// Structure of the data after the domain names.
+/// Structure of the part of the record data that follows the domain names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trailing {
     /// Data of exactly this number of octets.

@@ -69,7 +69,7 @@ pub struct Simulated {
     pub auths: RefCell<Vec<String>>,
     /// Name of a DUT that fails to start, and the number of its first failed start, counted from 1.
     pub broken: Option<(&'static str, usize)>,
-    /// Role and facts of each host.
+    /// For each host: its role, and the facts about it.
     pub facts: Vec<(String, Environment)>,
     /// Index of the first trial in which the DUTs report a new version. Before this trial, they
     /// report an older version.
@@ -88,7 +88,7 @@ pub struct Simulated {
     numa: Cell<u64>,
     /// Frequency governors of the DUT's host; empty if the host has no frequency scaling.
     pub governors: &'static [&'static str],
-    /// Log of governor changes.
+    /// Log of the CPU frequency governors that were set and restored.
     pub governed: Rc<RefCell<Vec<String>>>,
 }
 

@@ -133,8 +133,9 @@ impl Measure for ClosedLoopMeasure {
         })
     }
 
-    /// The paper on Benchmarking DNS64 has separate tables for CPUs with and without dynamic
-    /// frequency scaling.
+    /// Returns the tables and figures of the paper on MTD64 to which this measurement point
+    /// corresponds. The paper has separate tables for CPUs with and without dynamic frequency
+    /// scaling.
     fn paper_items(&self, _: &Plan, point: &Point) -> Vec<PaperItem> {
         let what: &[&str] = match point.governor() {
             None | Some(FIXED) => &["Tables I-II", "Fig. 2"],

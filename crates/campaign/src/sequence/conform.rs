@@ -4,7 +4,7 @@
 //! ```text
 //! AuthDNS with the names of checks ─► trust anchors ─► the DUT's configuration, in each Variant
 //!      └─► status socket ─► dns64bench conform ─► Report ─► journal ─┐
-//!                                    scoreboard of all DUTs ◄── one Report for each DUT
+//!                                    comparison of all DUTs ◄── one Report for each DUT
 //! ```
 //!
 //! A variant is a configuration of the DUT. All checks run with the usual variant. With any other

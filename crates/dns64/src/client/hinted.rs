@@ -29,7 +29,8 @@ const MAX_QUESTIONS: usize = 4;
 #[derive(Clone, Copy)]
 pub(super) struct HintedAnswer<'a> {
     services: &'a CachedAnswer,
-    /// Outcomes of the AAAA queries for the targets of the records, and for aliases of these targets.
+    /// Outcomes of the AAAA queries for the targets of the records. If a target is an alias, the outcomes for the names
+    /// in its alias chain are included.
     targets: &'a [Outcome],
     rules: &'a Rules<'a>,
 }

@@ -113,7 +113,7 @@ pub enum Source {
     Nobody,
 }
 
-/// A question that was resolved to produce the reply, and its outcome.
+/// One question that was resolved to produce the reply, and the outcome for this question.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct QuestionAsked {
     /// Queried name.
@@ -127,9 +127,9 @@ pub struct QuestionAsked {
     pub source: Source,
     /// Time taken to obtain the answer, in microseconds.
     pub took_us: u64,
-    /// Outcome of the question: `data`, `no-data`, `no-name`, `alias` (without its target) or `error`. If there is no
-    /// usable answer, the value is the reason for the failure: `timeout`, `malformed`, `alias-loop`, `overload`,
-    /// `unreachable` or `no-upstream`.
+    /// Outcome of the question: `data`, `no-data`, `no-name`, `alias` (the answer contains an alias, but no records of
+    /// its target) or `error`. If there is no usable answer, the value is the reason for the failure: `timeout`,
+    /// `malformed`, `alias-loop`, `overload`, `unreachable` or `no-upstream`.
     pub found: String,
     /// RCODE of the answer; `null` if there is no answer.
     pub rcode: Option<String>,

@@ -17,9 +17,9 @@ pub struct ReloadReport {
     pub file: String,
     /// Result of the reload: the file is in effect, partly in effect, or rejected.
     pub outcome: ReloadOutcome,
-    /// Keys with a new value that is in effect, such as `dns64.prefixes`.
+    /// Changed configuration keys that are in effect, such as `dns64.prefixes`.
     pub changed: Vec<String>,
-    /// Keys with a new value that takes effect after a restart.
+    /// Changed configuration keys that take effect after a restart.
     pub waiting: Vec<String>,
     /// Warnings about the new configuration, with file and line if known.
     pub warnings: Vec<String>,

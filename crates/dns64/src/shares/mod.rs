@@ -38,8 +38,8 @@ pub(crate) mod fair_queue;
 
 use self::client::{ClientId, LEVELS};
 
-/// Number of slots above which the factor `s` of the rule exceeds 1. Above this number, about 1/64 of the slots stay
-/// free even if one network takes all slots that it can get.
+/// Number of slots above which the factor `s` in the rule for the division of slots exceeds 1. Above this number, about
+/// 1/64 of the slots stay free even if one network takes all slots that it can get.
 const MANY: f64 = 4_096.0;
 
 /// Number of slots in use, and total number of slots.
@@ -56,8 +56,8 @@ impl Slots {
         self.most.saturating_sub(self.taken)
     }
 
-    /// True if at least an eighth of the slots are in use. With fewer slots in use, the rule limits no client and no
-    /// network.
+    /// True if at least an eighth of the slots are in use. With fewer slots in use, the rule for the division of slots
+    /// limits no client and no network.
     #[inline]
     pub(crate) fn are_scarce(self) -> bool {
         self.taken * 8 >= self.most

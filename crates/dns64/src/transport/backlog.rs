@@ -16,15 +16,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
-/// Number of octets that may wait on one connection, regardless of other connections. While more
+/// Number of reply octets that may wait to be written to one connection, regardless of other connections. While more
 /// octets are waiting, no query is read from the connection.
 pub(crate) const MOST_EACH: usize = 256 << 10;
-/// Number of octets that may wait on all connections together. While more octets are waiting, a connection is closed
-/// if a reply increases its waiting octets above [`MOST_EACH`]. The total is therefore at most this value plus
-/// [`MOST_EACH`] per connection.
+/// Number of reply octets that may wait to be written to all connections together. While more octets are waiting, a
+/// connection is closed if a reply increases its waiting octets above [`MOST_EACH`]. The total is therefore at most
+/// this value plus [`MOST_EACH`] per connection.
 pub(crate) const MOST: usize = 64 << 20;
 
-/// Number of octets waiting on all connections together.
+/// Number of reply octets that wait to be written to all connections together.
 #[derive(Clone, Default)]
 pub(crate) struct Backlogs {
     octets: Arc<AtomicUsize>,
@@ -39,14 +39,14 @@ impl Backlogs {
     }
 }
 
-/// Number of octets waiting on one connection.
+/// Number of reply octets that wait to be written to one connection.
 #[derive(Default)]
 struct Counter {
     octets: AtomicUsize,
     all: Backlogs,
-    /// Notified when the number of waiting octets has decreased.
+    /// Notification that the number of waiting octets has decreased.
     drained: Notify,
-    /// Notified when a reply was refused because too many octets were waiting.
+    /// Notification that a reply was refused, because too many octets were waiting.
     refused: Notify,
 }
 
@@ -88,8 +88,8 @@ impl ToStream {
         self.sender.send(waiting).map_err(|_| SendError)
     }
 
-    /// Waits until at most [`MOST_EACH`] octets are waiting on this connection. Only one task per connection may call
-    /// this function.
+    /// Returns once at most [`MOST_EACH`] reply octets wait to be written to this connection. Only one task per
+    /// connection may call this function.
     pub(crate) async fn below_limit(&self) {
         while self.counter.octets.load(Ordering::Relaxed) > MOST_EACH {
             self.counter.drained.notified().await;
@@ -134,7 +134,7 @@ impl Drop for QueuedReply {
 
 #[cfg(test)]
 impl Backlogs {
-    /// Returns the number of octets waiting on all connections together.
+    /// Returns the number of reply octets that wait to be written to all connections together.
     pub(super) fn octets(&self) -> usize {
         self.octets.load(Ordering::Relaxed)
     }

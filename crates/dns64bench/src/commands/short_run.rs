@@ -1,5 +1,5 @@
-//! Functions that `quickstart` and `try` share: a closed loop, a search with a temporary journal, and a summary of
-//! invalid trials.
+//! Functions used by both commands `quickstart` and `try`: a closed loop, a search with a temporary journal, and a
+//! summary of invalid trials.
 
 use std::collections::BTreeMap;
 use std::path::Path;

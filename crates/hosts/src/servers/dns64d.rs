@@ -1,5 +1,5 @@
-//! dns64d. The operator's configuration lines are added to the end of the configuration file, so
-//! they may begin tables such as `[limits]`.
+//! The driver of the server dns64d. The operator's configuration lines are added to the end of the
+//! configuration file, so they may begin tables such as `[limits]`.
 
 use crate::servers::driver::{
     Driver, Program, Ready, Setting, ThreadOption, Translate, Version, with, words,

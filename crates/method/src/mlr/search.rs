@@ -220,7 +220,7 @@ impl MlrSearch {
         self.focus = None;
     }
 
-    /// True if the bounds are sufficient for the target, so that no further load must be tried.
+    /// True if the bounds are sufficient for the target, so that no further load needs to be tried.
     fn is_met(&self, target: &Goal, (lower, upper): Bounds) -> bool {
         match (lower, self.ceiling(upper)) {
             (None, Some(above)) => above <= self.limits.min,

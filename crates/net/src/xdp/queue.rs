@@ -100,7 +100,7 @@ pub(super) struct Queue {
     room: Capacity,
 }
 
-/// Receiving half of a queue.
+/// Receiving half of the AF_XDP socket of a queue.
 pub(super) struct Incoming {
     fill: Producer<u64>,
     received: Consumer<libc::xdp_desc>,
@@ -109,7 +109,7 @@ pub(super) struct Incoming {
     zero_copy: bool,
 }
 
-/// Sending half of a queue.
+/// Sending half of the AF_XDP socket of a queue.
 pub(super) struct Outgoing {
     completion: Consumer<u64>,
     transmit: Producer<libc::xdp_desc>,
@@ -137,8 +137,8 @@ impl Packet {
 }
 
 impl Queue {
-    /// Binds a socket to a queue, given the numbers of the interface and of the queue. The filter does not redirect
-    /// packets to this socket yet.
+    /// Binds a socket to the queue with the number `queue` of the interface with the index `interface`. The filter does
+    /// not redirect packets to this socket yet.
     ///
     /// # Errors
     /// Returns any error from setsockopt(2), mmap(2) or bind(2): `EOPNOTSUPP` if the driver does not support zero-copy,

@@ -18,7 +18,7 @@ pub(crate) enum MetricSubject {
     Point(Box<Point>),
     /// Pacing of the tester in a trial of this DUT.
     Pacing(String),
-    /// The tester, over all trials of the run.
+    /// The tester. The row describes all trials of the run.
     Tester,
 }
 
@@ -80,7 +80,8 @@ pub(crate) struct Row {
     pub interval: Interval,
     /// True if the median is a proven lower bound without an upper bound.
     pub at_least: bool,
-    /// Actual α and β of the trials, computed from AuthDNS's counters.
+    /// Observed load of the trials, computed from AuthDNS's counters. It includes the fraction of names with an AAAA
+    /// record (α) and the cache hit rate (β).
     pub real: Option<Real>,
     /// Caveats about the value, or the reason why there is no value.
     pub mark: String,

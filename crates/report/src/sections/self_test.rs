@@ -80,7 +80,8 @@ fn title(server: &str, family: Option<Family>, cores: Option<usize>) -> String {
     format!("Self-test: authoritative DNS performance of {server}{family}{cores}")
 }
 
-/// Returns a table with a column for each run. The rows are those of the tables in the papers.
+/// Returns a table with a column for each run. The rows are the statistics that the papers on DNS64
+/// benchmarking show in their tables.
 fn table(runs: &[Run], (server, family, cores): &(String, Option<Family>, Option<usize>)) -> Table {
     let note = "Queries/s of the tester against that server alone. The smallest result is the tester's own limit.";
     let mut table = Table::new(&title(server, *family, *cores), note, &["Run"]);

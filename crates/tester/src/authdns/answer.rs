@@ -12,7 +12,7 @@ use wire::view::{CLASS_IN, Message, rtype};
 
 /// Maximum UDP payload in octets, also advertised in EDNS (dnsflagday.net/2020; RFC 9715 §3.1 recommends at most 1400).
 pub const MAX_UDP: usize = 1232;
-/// UDP payload in octets that every client accepts (RFC 1035 §2.3.4).
+/// UDP payload size, in octets, that every client accepts (RFC 1035 §2.3.4).
 const MIN_UDP: usize = 512;
 /// Maximum length of a reply in octets.
 pub const MAX_REPLY: usize = 1024;

@@ -51,7 +51,7 @@ pub struct AuthConfig {
     pub xdp: Option<XdpConfig>,
 }
 
-/// Reasons why AuthDNS does not run.
+/// Reasons why AuthDNS cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {

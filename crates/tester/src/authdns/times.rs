@@ -27,7 +27,7 @@ impl Times {
         self.0.saturating_record(time.0.max(1));
     }
 
-    /// Adds the same time to the histogram `count` times.
+    /// Adds `count` entries to the histogram, all with the same time.
     pub(crate) fn add_all(&mut self, time: Nanos, count: u64) {
         self.0.saturating_record_n(time.0.max(1), count);
     }
@@ -53,7 +53,7 @@ impl Times {
         self.0.len()
     }
 
-    /// Returns the number of times that are shorter than `limit`, with a precision of 1 %.
+    /// Returns how many of the recorded times are shorter than `limit`, with a precision of 1 %.
     pub fn count_below(&self, limit: Nanos) -> u64 {
         self.0
             .iter_recorded()

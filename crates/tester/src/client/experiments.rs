@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::closed_loop::ClosedLoopResult;
 
-/// Names per experiment.
+/// Number of names per experiment.
 pub const NAMES: u64 = 256;
 
 /// A series of experiments.
@@ -17,7 +17,7 @@ pub const NAMES: u64 = 256;
 pub struct Experiments {
     /// The queried server.
     pub server: String,
-    /// Threads, each with one query in flight.
+    /// Number of threads, each with one query in flight.
     pub threads: usize,
     /// Start time of the first experiment, in seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
@@ -33,7 +33,8 @@ pub struct Experiments {
     pub failed: u64,
     /// CPU use of the watched process in each second, in per cent of a core; absent if no process is watched.
     pub cpu_pct: Option<MeanAndDeviation>,
-    /// Responses dropped on this host because its socket buffers were full; the server did not lose them.
+    /// Number of responses dropped on this host because its socket buffers were full. The server did not lose these
+    /// responses.
     pub client_drops: u64,
     /// Outcomes of the queries.
     #[serde(flatten)]
@@ -58,7 +59,7 @@ impl Experiments {
         }
     }
 
-    /// Adds an experiment. The experiment's duration ends when all threads have finished, as in dns64perf2.
+    /// Adds an experiment. Its duration is the time until all threads have finished, as in dns64perf2.
     pub fn add(&mut self, experiment: &ClosedLoopResult) {
         self.experiments_ms.push(experiment.elapsed * 1e3);
         self.failed += NAMES - experiment.counts.valid.min(NAMES);

@@ -56,7 +56,7 @@ pub enum TrialError {
     /// The next hop's link-layer address cannot be resolved, so queries cannot leave this host.
     #[error("cannot resolve the link-layer address of {address} on {interface}: {source}")]
     Neighbour {
-        /// The server, or the gateway towards it.
+        /// Address of the next hop: the server, or the gateway towards it.
         address: IpAddr,
         /// Interface to the next hop.
         interface: String,

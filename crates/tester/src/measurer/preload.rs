@@ -25,8 +25,8 @@ const SLOWEST: Qps = Qps(500);
 /// cached failures have expired by the next pass.
 const PATIENCE: Nanos = Nanos(2 * Nanos::SECOND.0);
 
-/// Returns the query rate of pass number `pass` (from 0) over the names, for one of several testers. The trial is
-/// shared by `testers` testers.
+/// Returns the query rate of one tester in pass number `pass` over the names. The first pass has number 0. The trial is
+/// distributed among `testers` testers.
 ///
 /// The first pass has the rate at which the tester sends its part of the trial, because a DUT may drop queries at a
 /// higher rate. Each later pass has half the rate of the previous pass. No rate is below [`SLOWEST`].
@@ -35,11 +35,11 @@ fn rate_of(pass: u32, trial: Qps, testers: u64) -> Qps {
 }
 
 impl TrialPlan {
-    /// Returns the time needed to resolve, before the trial starts, the names that must be cached. There are up to two
-    /// passes over the names. If no query of the trial is for a cached name, the time is zero.
+    /// Returns the time needed to resolve the names that must be cached when the trial starts. The time is enough for
+    /// two passes over the names. If no query of the trial is for a cached name, the time is zero.
     ///
     /// The common start of several testers must be at least this far in the future. Each tester resolves all names at
-    /// its own query rate, so the plan must be that of one tester.
+    /// its own query rate, so `self` must be the plan of a single tester.
     pub fn preload_time(&self) -> Nanos {
         let count = self.name_sequence().preloaded_count();
         if count == 0 {

@@ -1,4 +1,5 @@
-//! Mutants for the checks in `addresses`, which cover the IPv6 representation, and A queries.
+//! Mutants for the checks in `addresses`, which cover the IPv6 representation of IPv4 addresses,
+//! and queries for A records.
 
 use std::net::Ipv6Addr;
 

@@ -1,4 +1,4 @@
-//! Scripts: malformed queries.
+//! Scripts of the checks that send malformed queries.
 
 use domain::utils::base16;
 
@@ -11,7 +11,7 @@ const HEADER: usize = 12;
 /// QTYPE AAAA and QCLASS IN in wire format.
 const AAAA_IN: [u8; 4] = [0, 28, 0, 1];
 
-/// Returns a query with this question and without an OPT record.
+/// Returns a query with the given question and without an OPT record.
 fn with_question(question: &[u8]) -> Vec<u8> {
     let [high, low] = rand::random::<u16>().to_be_bytes();
     [&[high, low, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], question].concat()

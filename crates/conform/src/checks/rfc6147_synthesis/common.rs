@@ -1,4 +1,5 @@
-//! Fields of checks, addresses and functions that several files of this folder use.
+//! Definitions that several files of this folder use: addresses, functions, and the fields that most checks have in
+//! common.
 
 use std::iter;
 use std::net::Ipv6Addr;
@@ -61,7 +62,7 @@ pub(super) fn end(t: &Trial<'_>, name: &Name) -> Name {
     way(t, name).pop().unwrap_or_else(|| name.clone())
 }
 
-/// Requires that all records of this type in the answer have this owner.
+/// Requires that all records of type `rtype` in the answer section have the owner name `owner`.
 pub(super) fn belong_to(reply: &Message, rtype: Rtype, owner: &Name) -> Judged {
     reply.answers(rtype).try_for_each(|record| {
         expect(record.owner == *owner, || {

@@ -1,5 +1,5 @@
-//! RFC 6147 §5.1.6 (source of synthesized records), §5.1.7 (fields of synthesized records), and §5.1.8 (A and AAAA
-//! queries in parallel).
+//! Checks for RFC 6147 §5.1.6 (source of synthesized records), §5.1.7 (fields of synthesized records), and §5.1.8 (A
+//! and AAAA queries in parallel).
 
 use domain::base::iana::{Class, Rtype};
 

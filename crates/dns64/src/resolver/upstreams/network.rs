@@ -1,9 +1,9 @@
 //! Network errors of one upstream, for example a missing route or a host that refuses queries.
 //!
-//! After an error, queries usually fail at once. However, the upstream may be restarting, or the ICMP message may be
-//! forged. If the upstream answered in the second before the error, queries are therefore sent until errors have lasted
-//! for a second. A missing route that this host reports when a socket is opened takes effect at once. An error expires
-//! after five seconds without a further error.
+//! After an error, queries usually fail at once. However, the upstream may be restarting, or the ICMP message that
+//! reported the error may be forged. If the upstream answered in the second before the error, queries are therefore
+//! sent until errors have lasted for a second. A missing route that this host reports when a socket is opened takes
+//! effect at once. An error expires after five seconds without a further error.
 
 use std::io;
 
@@ -12,9 +12,9 @@ use units::Nanos;
 /// Time for which queries to an upstream are still sent after the first network error. This applies only if the
 /// upstream's last answer arrived less than this time before the error.
 const GRACE: Nanos = Nanos::SECOND;
-/// Time after which an error expires.
+/// Time after which a network error of an upstream expires.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);
-/// Minimum time between two queries to unreachable upstreams.
+/// Minimum time between two queries to the same unreachable upstream.
 const PROBE_EACH: Nanos = Nanos::from_millis(200);
 
 /// Network errors of an upstream since its last answer.
@@ -68,7 +68,7 @@ impl NetworkErrors {
         self.seen.take().is_some()
     }
 
-    /// True if a query to the upstream would fail at once.
+    /// True if recent network errors suggest that a query to the upstream would fail at once.
     pub(super) fn is_unreachable(&self, now: Nanos) -> bool {
         let has_grace = |seen: Seen| {
             !seen.no_route
