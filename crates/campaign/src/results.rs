@@ -150,7 +150,7 @@ pub struct HostFacts {
 /// Accuracy of the tester over all trials of a run: pacing errors, invalid trials and warnings.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Health {
-    /// Numbers of probes, full trials and invalid trials.
+    /// Number of trials of each kind: probes, full trials, invalid trials and skipped trials.
     pub trials: Trials,
     /// For each trial, the largest deviation of the number of queries from the schedule in any 100
     /// ms window, in per cent.
@@ -171,12 +171,14 @@ pub struct Health {
 pub struct StolenTime {
     /// Role of the host, such as "tester", "dut" or "auth".
     pub role: String,
-    /// Stolen time in per cent of the time of all CPUs: the median over the trials.
+    /// CPU time stolen by a hypervisor, in per cent of the time of all CPUs: the median over the
+    /// trials.
     pub median_pct: f64,
-    /// Stolen time in per cent of the time of all CPUs: the largest value in any trial.
+    /// CPU time stolen by a hypervisor, in per cent of the time of all CPUs: the largest value in
+    /// any trial.
     pub max_pct: f64,
-    /// Stolen time in per cent of the time of a single CPU: the largest value of any CPU in any
-    /// trial.
+    /// CPU time stolen by a hypervisor, in per cent of the time of a single CPU: the largest value
+    /// for any CPU in any trial.
     pub worst_cpu_pct: f64,
 }
 
@@ -544,8 +546,8 @@ fn fewest_searches(recorded: &Recorded<'_>) -> Option<u32> {
     recorded.plan.points().iter().filter_map(of).min()
 }
 
-/// Returns those facts, for the check of compliance with RFC 8219, that follow from the plan alone.
-/// These facts are used if the campaign has no trial that counts in this check.
+/// Returns the facts that follow from the plan alone, for the check of compliance with RFC 8219.
+/// They are used if the campaign has no trial that counts in this check.
 fn planned_facts(plan: &Plan) -> Facts {
     let mut trial = TrialPlan::new(std::net::SocketAddr::from(([0u16; 8], 53)), plan.search.min);
     trial.duration = plan.trial.duration.into();

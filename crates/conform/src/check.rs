@@ -57,9 +57,9 @@ pub enum Need {
     Validation,
     /// The server does not validate.
     NoValidation,
-    /// The prefix is 64:ff9b::/96 (RFC 6052 §2.1).
+    /// The DNS64 prefix is 64:ff9b::/96 (RFC 6052 §2.1).
     WellKnownPrefix,
-    /// The prefix is not 64:ff9b::/96.
+    /// The DNS64 prefix is not 64:ff9b::/96.
     OwnPrefix,
     /// The server is configured to exclude a range of IPv6 addresses in addition to its default ranges (RFC 6147
     /// §5.1.4).
@@ -70,9 +70,9 @@ pub enum Need {
 /// supported features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aspect {
-    /// The prefixes and their lengths.
+    /// The DNS64 prefixes and their lengths.
     Prefix,
-    /// Operation without validation.
+    /// DNSSEC validation, which is also tested when it is switched off.
     NoValidation,
     /// Range of IPv6 addresses that the server is configured to exclude.
     ExcludedRange,

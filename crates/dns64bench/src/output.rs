@@ -292,14 +292,14 @@ fn whole(us: f64) -> String {
     grouped(us.round() as u64)
 }
 
-/// Prints the numbers of wrong replies by kind. Prints nothing if there were none.
+/// Prints, for each kind of wrong reply, the number of these replies. Prints nothing if there were no wrong replies.
 pub(crate) fn print_wrong(w: &WrongCounts) {
     if let Some(line) = wrong_line(w) {
         println!("Wrong       {line}");
     }
 }
 
-/// Formats the numbers of wrong replies by kind; returns `None` if there were none.
+/// Formats, for each kind of wrong reply, the number of these replies. Returns `None` if there were no wrong replies.
 pub(crate) fn wrong_line(w: &WrongCounts) -> Option<String> {
     let rcodes = w.rcode.iter().map(|(rcode, n)| format!("{} {}", grouped(*n), rcode_name(*rcode)));
     let others = [

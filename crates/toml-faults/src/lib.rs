@@ -319,7 +319,8 @@ fn constants(schema: &Value) -> Option<Vec<&str>> {
     words.collect::<Option<Vec<_>>>().map(|words| words.concat())
 }
 
-/// Returns the allowed words, for an error message, if a value is not among them.
+/// Returns the list of allowed words, as text for an error message, if a value is not one of these words. Otherwise
+/// returns `None`.
 fn choice(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     let words = constants(schema)?;
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
@@ -330,7 +331,8 @@ fn choice(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     }
 }
 
-/// Returns the correct form, for an error message, if the file has a list or a table instead of a string.
+/// If the file has a list or a table instead of a string, returns text for an error message: the expected type and the
+/// type found.
 fn single(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     match value {
         _ if kind(schema) != Some("string") => None,
@@ -349,7 +351,8 @@ fn in_words(all: &[String]) -> String {
     }
 }
 
-/// Returns the correct form, for an error message, if a value is not a whole number within the bounds.
+/// If a value is not a whole number within the bounds, returns a description of the allowed numbers for an error
+/// message.
 fn number(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     let bound = |key: &str| schema[key].as_i64().map(i128::from);
     let (least, most) = (bound("minimum"), bound("maximum"));
@@ -367,7 +370,7 @@ fn number(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     })
 }
 
-/// Returns the correct form, for an error message, if a value is not a number.
+/// If a value is not a number, returns a description of the allowed numbers for an error message.
 fn real(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     let bounds = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
     (!value.is_integer() && !value.is_float()).then(|| match bounds {

@@ -65,7 +65,7 @@ pub struct RulesApplied {
     pub prefixes: Vec<PrefixRule>,
     /// Selection of prefixes if several prefixes can embed an IPv4 address.
     pub select: Select,
-    /// Condition under which A records are queried.
+    /// Condition under which the server queries for A records.
     pub mode: Mode,
     /// True if native AAAA records are ignored.
     pub ignore_aaaa: bool,

@@ -2,10 +2,10 @@
 //! ([`ClientId`]). One thread counts the connections.
 //!
 //! At the total limit, a new connection displaces an open one, as permitted by RFC 7766 §6.2.2 and §6.2.3. The search
-//! for this connection begins with the widest networks, and selects the network with the most connections. Among the
-//! smaller networks inside it, the search again selects the one with the most connections, and so on down to a client.
-//! The client's connection that has been idle longest is displaced. If all connections of the client have queries in
-//! progress, the connection whose last query or reply is oldest is displaced.
+//! for the connection to displace begins with the widest networks, and selects the network with the most connections.
+//! Among the smaller networks inside it, the search again selects the one with the most connections, and so on down to
+//! a client. The client's connection that has been idle longest is displaced. If all connections of the client have
+//! queries in progress, the connection whose last query or reply is oldest is displaced.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;

@@ -436,7 +436,8 @@ fn place(length: usize, address: u64) -> Option<Range<usize>> {
 
 /// Returns a range of octets in the shared memory of `length` octets. The range begins with the receive time in front
 /// of the packet at `address`, and ends with the packet's frame. Returns `None` if the address is outside the memory,
-/// or if the receive time would lie in another frame. The function is public for fuzzers, which run without a kernel.
+/// or if the receive time would lie in a different frame. The function is public for fuzzers, which run without a
+/// kernel.
 #[doc(hidden)]
 #[inline]
 pub fn stamped(length: usize, address: u64) -> Option<Range<usize>> {

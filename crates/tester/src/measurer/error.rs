@@ -99,7 +99,7 @@ pub enum TrialError {
         if .start < .now { "is past" } else { "is too soon" }
     )]
     TooLate {
-        /// Scheduled time of query 0.
+        /// Scheduled send time of the first query.
         start: Moment,
         /// Time of this host's wall clock at the check of the start time.
         now: Moment,
