@@ -120,7 +120,7 @@ pub struct ServerConfig {
 pub struct AuthResult {
     /// Name of the server in the plan.
     pub name: String,
-    /// Version output of the server.
+    /// Version that the server reports.
     pub version: String,
     /// True if the server counts queries. Without counters, there is no proof that the DUT sent
     /// upstream queries for new names.

@@ -81,7 +81,7 @@ pub(crate) struct Element<N> {
 /// Addresses to which an element of a list applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ElementKind<N> {
-    /// A network.
+    /// All addresses in a network.
     Network(N),
     /// All addresses in a nested list, without its exceptions. For an address in one of these exceptions, the later
     /// elements of the outer list decide.

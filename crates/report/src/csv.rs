@@ -8,7 +8,7 @@ use crate::csv::row::{KEYS, MetricSubject, Row};
 use crate::run::Run;
 use crate::sections;
 
-/// Columns that describe a quantity.
+/// Columns of `results.csv` for the name, unit and statistics of a quantity.
 const QUANTITY: &str = "rate,quantity,unit,n,median,p1,p99,min,max,dispersion_pct,mean,stdev,interval_from,interval_to,at_least,\
                         real_aaaa_share,real_cached_share,questions_per_query,retries_per_question,mark";
 

@@ -68,7 +68,7 @@ pub struct ReferenceConfig {
     pub failing_trials: f64,
     /// Seed of all random decisions (delays and failing trials).
     pub seed: u64,
-    /// CPU of the worker.
+    /// CPU on which the worker runs.
     pub cpu: Option<CpuId>,
     /// Interface on which queries are also answered by AF_XDP. The interface must have the address of `listen`, and
     /// only one queue, because each queue would have a separate capacity.

@@ -88,6 +88,6 @@ pub(crate) trait ResolverIo {
     /// [`Resolver::on_tcp`](super::Resolver::on_tcp).
     fn query_over_tcp(&mut self, question: TcpQuery);
 
-    /// Sends the outcome of a fetch to another worker that waits for it.
+    /// Sends the outcome of a fetch to a different worker that waits for it.
     fn tell(&mut self, worker: WorkerId, key: Key, outcome: Outcome);
 }

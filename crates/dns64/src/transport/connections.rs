@@ -66,7 +66,7 @@ pub(crate) struct ConnectionSlot {
 
 /// Result of a request for a connection slot ([`Connections::enter`]).
 pub(crate) enum Admission {
-    /// A slot was free.
+    /// A slot was free, and the new connection has it.
     Free(ConnectionSlot),
     /// A different connection is being closed, so that the new connection can have its slot.
     Displacing(ConnectionSlot),

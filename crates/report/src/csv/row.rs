@@ -60,21 +60,21 @@ pub(crate) struct Row {
     pub unit: &'static str,
     /// Number of trials or searches from which the statistics are computed.
     pub n: usize,
-    /// The median of the values, or the only value.
+    /// Median of the quantity, or its only value.
     pub median: Option<f64>,
-    /// 1st percentile of the values.
+    /// 1st percentile of the quantity.
     pub p1: Option<f64>,
-    /// 99th percentile of the values.
+    /// 99th percentile of the quantity.
     pub p99: Option<f64>,
-    /// The smallest value.
+    /// Smallest value of the quantity.
     pub min: Option<f64>,
-    /// The largest value.
+    /// Largest value of the quantity.
     pub max: Option<f64>,
     /// Relative range: (max − min) ÷ median · 100 %.
     pub dispersion_pct: Option<f64>,
-    /// Mean of the values.
+    /// Mean of the quantity.
     pub mean: Option<f64>,
-    /// Sample standard deviation of the values.
+    /// Sample standard deviation of the quantity.
     pub stdev: Option<f64>,
     /// Interval that contains the highest passing rate.
     pub interval: Interval,

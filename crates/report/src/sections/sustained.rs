@@ -16,7 +16,7 @@ pub(crate) fn cprdp_cell(found: &Sustained) -> String {
     found.cell(found.cprdp.as_ref().map(|cprdp| number(cprdp.median)))
 }
 
-/// Returns all rows for `results.csv`.
+/// Returns all rows of a measurement point for `results.csv`.
 pub(crate) fn rows(found: &Sustained, point: &Point) -> Vec<Row> {
     let mark = if found.is_sound() { String::new() } else { found.state() };
     let of = |quantity: &str, unit, summary: Option<&Summary>| Row {

@@ -34,7 +34,7 @@ pub enum AuthTransport {
 /// Kind of reply to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// NOERROR with a record.
+    /// NOERROR with an answer record.
     Answer,
     /// NOERROR without a record, because the name exists but has no record of this type.
     NoData,

@@ -12,7 +12,7 @@ use wire::tsig::{Key, Mac};
 const NSID: u16 = 3;
 const CLIENT_SUBNET: u16 = 8;
 
-/// EDNS in a query.
+/// EDNS parameters of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edns {
     /// Maximum size of a UDP response in octets.

@@ -36,7 +36,7 @@ pub struct Experiments {
     /// Number of responses dropped on this host because its socket buffers were full. The server did not lose these
     /// responses.
     pub client_drops: u64,
-    /// Outcomes of the queries.
+    /// Number of queries with each outcome.
     #[serde(flatten)]
     pub counts: Counts,
 }

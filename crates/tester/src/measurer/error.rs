@@ -19,7 +19,7 @@ pub enum TrialError {
     /// The plan is invalid.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The records cannot be written.
+    /// The records of the queries cannot be written.
     #[error(transparent)]
     Records(#[from] RecordError),
     /// No socket towards the server could be opened.

@@ -34,7 +34,7 @@ const SUBTREE_DIVISOR: usize = 8;
 /// Identifier of the counter for all names, used for fetches and for waiting queries.
 const ALL: u64 = 0;
 
-/// The budget of one worker.
+/// Fetches in flight and waiting queries of one worker, and the limits on both.
 pub(super) struct Budget {
     rate: Rate,
     /// Fetches in flight, counted per client network. A fetch in a failing subtree is also counted for that subtree.

@@ -81,7 +81,7 @@ impl Server {
         self.health.chosen(now);
     }
 
-    /// True if the server's retry budget permits another retry.
+    /// True if the server's retry budget permits one more retry.
     pub(super) fn may_be_asked_again(&self, now: Nanos) -> bool {
         self.retries.are_left(now)
     }
