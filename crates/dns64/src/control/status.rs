@@ -119,7 +119,7 @@ pub struct UpstreamStatus {
     pub answers: u64,
     /// Number of queries that timed out or could not be sent.
     pub failures: u64,
-    /// Number of queries that timed out. They are included in `failures`.
+    /// Number of queries that timed out. These queries are also counted in `failures`.
     #[serde(default)]
     pub timeouts: u64,
     /// Number of workers that have marked the upstream down.

@@ -1,4 +1,4 @@
-//! The driver of the server dns64d. The operator's configuration lines are added to the end of the
+//! Driver for the server dns64d. The operator's configuration lines are added to the end of the
 //! configuration file, so they may begin tables such as `[limits]`.
 
 use crate::servers::driver::{
