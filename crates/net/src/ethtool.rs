@@ -34,7 +34,7 @@ pub struct Interface {
     pub driver: Option<Driver>,
     /// Link speed in Mbit/s.
     pub speed: Option<u32>,
-    /// Numbers of receive and transmit queues in use.
+    /// Number of receive queues and number of transmit queues in use.
     pub queues: Option<Queues>,
     /// Joining and splitting of packets by the device or the kernel.
     pub offloads: Offloads,
@@ -53,7 +53,7 @@ pub struct Driver {
     pub bus: String,
 }
 
-/// Numbers of queues in use (ETHTOOL_GCHANNELS).
+/// Number of queues in use for each direction (ETHTOOL_GCHANNELS).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
     /// Number of receive queues.
@@ -73,7 +73,7 @@ pub struct Offloads {
     pub tso: Option<bool>,
 }
 
-/// Conditions for an interrupt after received packets (ETHTOOL_GCOALESCE).
+/// Settings of interrupt coalescing for received and for sent packets (ETHTOOL_GCOALESCE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalescing {
     /// Maximum delay in µs between a received packet and the interrupt; 0 means immediately.
@@ -204,7 +204,7 @@ struct Device {
 /// The type must be `repr(C)` plain data for which all bit patterns are valid. It must begin with the request's number
 /// as a `u32`, and have the length of the kernel's answers to the requests in [`Answer::REQUESTS`].
 unsafe trait Answer {
-    /// Numbers of the requests that are answered with this structure.
+    /// Command numbers of the requests that the kernel answers with this structure.
     const REQUESTS: &'static [u32];
 }
 
@@ -330,7 +330,7 @@ unsafe impl Answer for Coalesce {
     const REQUESTS: &'static [u32] = &[ETHTOOL_GCOALESCE];
 }
 
-/// The kernel's `struct ethtool_channels`: numbers of queues.
+/// The kernel's `struct ethtool_channels`: number of queues of each kind.
 #[repr(C)]
 struct Channels {
     command: u32,

@@ -4,16 +4,16 @@
 use hdrhistogram::Histogram;
 use units::Nanos;
 
-/// Queries of one interval and their outcomes.
+/// Totals for the queries sent in one interval, and for the responses to these queries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interval {
-    /// Queries sent in this interval.
+    /// Number of queries sent in this interval.
     pub sent: u64,
-    /// Responses to the interval's queries, by RCODE.
+    /// For each RCODE, the number of responses to the queries sent in this interval.
     pub rcodes: [u64; 16],
     /// Round-trip times of the responses in nanoseconds.
     pub rtt: Histogram<u64>,
-    /// Established connections.
+    /// Number of established connections.
     pub connections: u64,
     /// Sum of the connections' setup times in ns.
     pub connecting: u64,

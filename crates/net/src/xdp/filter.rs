@@ -55,7 +55,8 @@ impl From<RangeInclusive<u16>> for Ports {
 }
 
 impl Claim {
-    /// Creates a claim for datagrams to one destination address. The address must not be a wildcard.
+    /// Creates a [`Claim`] for the datagrams to one destination address and to `ports`. The address must not be the
+    /// wildcard address.
     pub fn to_address(address: IpAddr, ports: impl Into<Ports>) -> Claim {
         Claim { addresses: address.into(), ports: ports.into() }
     }
@@ -81,11 +82,11 @@ enum Register {
     R8,
 }
 
-/// A forward jump target in the program.
+/// Target of a forward jump in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ipv6,
-    /// First instruction after the test of one [`Claim`]. The value is the index of the claim.
+    /// First instruction after the instructions that test one [`Claim`]. The value is the index of that [`Claim`].
     Next(usize),
     Take,
     Pass,
@@ -104,7 +105,7 @@ pub(super) enum MatchAction {
 
 /// `XDP_PASS` of linux/bpf.h: the packet is passed on to the kernel's network stack.
 pub(super) const XDP_PASS: i32 = 2;
-/// Numbers of BPF helper functions in linux/bpf.h.
+/// Identification numbers of BPF helper functions, from linux/bpf.h.
 const KTIME_GET_NS: i32 = 5;
 const REDIRECT_MAP: i32 = 51;
 const XDP_ADJUST_META: i32 = 54;
@@ -113,7 +114,7 @@ const DATA: i16 = 0;
 const DATA_END: i16 = 4;
 const DATA_META: i16 = 8;
 const QUEUE: i16 = 16;
-/// Total lengths of the required headers: Ethernet, IP and UDP.
+/// Total length of the required headers (Ethernet, IP and UDP), for IPv4 and for IPv6.
 const IPV4_HEADERS: i32 = 14 + 20 + 8;
 const IPV6_HEADERS: i32 = 14 + 40 + 8;
 

@@ -108,7 +108,7 @@ impl Interface {
         queues.into_iter().map(|queue| Exchange::new(queue, attach_mode, own.clone())).collect()
     }
 
-    /// Returns one server for each queue of the interface.
+    /// Returns one [`Server`] for each queue of the interface. A [`Server`] receives queries and sends replies.
     pub fn into_servers(self) -> Vec<Server> {
         let Interface { queues, own, .. } = self;
         queues.into_iter().map(|queue| Server::new(queue, own.clone())).collect()
@@ -152,10 +152,10 @@ pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
     found.map(|(name, _)| name).ok_or(XdpError::UnknownAddress { address: address.ip() })
 }
 
-/// True if AF_XDP may receive several datagrams on this interface as one large packet. The sender (`UDP_SEGMENT`) or
-/// the kernel, at an underlying interface, may have joined them. This occurs only in generic mode, with senders on this
-/// machine or on the host of this virtual machine, and on a bridge, bond or VLAN. On a network card with an XDP filter,
-/// the kernel does not join datagrams.
+/// True if AF_XDP may receive several datagrams on this interface joined into one large packet. They may have been
+/// joined by the sender (`UDP_SEGMENT`), or by the kernel at an underlying interface. This occurs only in generic mode.
+/// Either the sender runs on this machine or on the host of this virtual machine, or the interface is a bridge, bond or
+/// VLAN. On a network card with an XDP filter, the kernel does not join datagrams.
 pub fn may_join(interface: &str, attach_mode: AttachMode) -> bool {
     attach_mode == AttachMode::Generic && !is_card(ethtool::driver(interface).as_ref())
 }

@@ -52,10 +52,10 @@ pub struct HostDrops {
     /// packets rejected by a queueing discipline. The counter covers the whole host. It is 0 if only loopback is
     /// watched, because loopback has no queue.
     pub no_room_to_send: u64,
-    /// Waiting times of packets in the queueing discipline of each watched interface; absent if no packet waited.
+    /// For each watched interface, the waiting times of packets in its queueing discipline. Absent if no packet waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub waits: BTreeMap<String, Waits>,
-    /// Neighbours on the watched interfaces that were unresolved while packets waited for them.
+    /// On the watched interfaces, the neighbours for which packets waited because the link-layer address was unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub neighbours: Vec<UnresolvedNeighbour>,
     /// Packets dropped from the queues of unresolved neighbours; absent if the kernel's counter cannot be read.
@@ -165,8 +165,8 @@ impl HostDrops {
         of_interfaces.chain(self.unresolved()).collect()
     }
 
-    /// Returns one entry for each unresolved neighbour. If there are several, the number of packets dropped for each
-    /// neighbour is unknown.
+    /// Returns one entry for each unresolved neighbour. If there are several such neighbours, the number of packets
+    /// dropped for each neighbour is unknown.
     fn unresolved(&self) -> impl Iterator<Item = HostLoss> {
         let packets = self.neighbour_drops.filter(|_| self.neighbours.len() == 1);
         self.neighbours.iter().map(move |one| HostLoss::Neighbour {
@@ -178,7 +178,7 @@ impl HostDrops {
     }
 }
 
-/// Returns the neighbour with the time for which its link-layer address was unknown since `before` was read. Returns
+/// Returns the neighbour, and the time for which its link-layer address was unknown since `before` was read. Returns
 /// `None` if this time is 0.
 fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNeighbour> {
     let known = before.neighbours.iter().find(|other| other.is(one));
@@ -198,7 +198,7 @@ pub(super) struct HostWatch {
     /// Packet sockets that count arriving datagrams: `None` before the first sample, and `Some(None)` if they cannot be
     /// opened.
     taps: Option<Option<Taps>>,
-    /// Datagrams with a wrong checksum, from UDP's counter, since AuthDNS started.
+    /// Number of datagrams with a wrong checksum since AuthDNS started, from the kernel's UDP counter.
     wrong_checksum: u64,
     /// Interface on which replies are sent by AF_XDP.
     xdp: Option<String>,

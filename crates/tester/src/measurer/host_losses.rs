@@ -46,8 +46,8 @@ const IN_FLIGHT: Duration = Duration::from_millis(2);
 /// Maximum number of receive calls on one socket at the end of a trial, so that the trial ends even during a flood.
 const LAST_RECEIVES: usize = 1_000;
 
-/// Resolves and returns the next hop towards `server`. If the next hop's link-layer address were unknown, this host
-/// would drop the first queries. No query is sent to the server.
+/// Returns the next hop towards `server` after resolving its link-layer address. If this address were unknown, this
+/// host would drop the first queries. No query is sent to the server.
 pub(super) fn reach(server: SocketAddr) -> Result<ResolvedHop, TrialError> {
     ResolvedHop::new(server, RESOLVE).map_err(|error| match error {
         Unresolved::NoRoute(source) => TrialError::Interface { server, source },

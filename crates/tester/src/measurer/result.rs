@@ -47,7 +47,7 @@ pub struct TrialResult {
     pub cached_share: Share,
     /// Start time: seconds since 1970-01-01 UTC.
     pub started_unix_s: f64,
-    /// Outcomes of the queries.
+    /// Number of queries with each outcome.
     #[serde(flatten)]
     pub counts: Counts,
     /// Valid replies per second of sending.
@@ -114,9 +114,9 @@ pub struct TrialResult {
 /// The names that a trial used, and the block that contains them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct NamesUsed {
-    /// Block of the names, such as `10.0.0.0/8`.
+    /// Block of IPv4 addresses from which the names are generated, such as `10.0.0.0/8`.
     pub range: String,
-    /// Position in the block of the first name that the trial used.
+    /// Position of the trial's first name within the block. The first position is 0.
     pub first: u64,
     /// Number of names used. Each name occurs in at least one query.
     pub count: u64,
@@ -150,8 +150,8 @@ pub struct TesterDrops {
 }
 
 impl TesterDrops {
-    /// Returns the total number of dropped packets. `missed` datagrams are not included, because it is uncertain where
-    /// they were lost.
+    /// Returns the total number of dropped packets. Datagrams that did not reach the Measurer's sockets (`missed`) are
+    /// not included, because it is uncertain where they were lost.
     pub fn total(&self) -> u64 {
         self.sockets
             + self.rings
@@ -290,7 +290,7 @@ impl Sending {
 pub struct Findings {
     /// Start time by the wall clock.
     pub began: Nanos,
-    /// Outcomes of the queries.
+    /// Number of queries with each outcome.
     pub counts: Counts,
     /// Packets dropped on the tester's host.
     pub drops: TesterDrops,
@@ -493,8 +493,9 @@ impl TrialResult {
     }
 
     /// Returns true if losses or delays of the tester were possible, and the trial would pass under the criterion
-    /// `accept` without them. To test this, additional queries are counted as valid: one for each datagram that the
-    /// Measurer `missed`, and one for each query that AuthDNS missed or answered too late (`at_auth`).
+    /// `accept` without them. To test this, additional queries are counted as valid: one for each datagram that did not
+    /// reach the Measurer's sockets (`missed`), and one for each query that AuthDNS missed or answered too late
+    /// (`at_auth`).
     fn would_pass_with(&self, missed: u64, at_auth: u64, accept: Acceptance) -> bool {
         let mut counts = self.counts.clone();
         counts.valid += (missed.min(counts.lost) + at_auth).min(unanswered(&counts));
@@ -519,7 +520,7 @@ impl TrialResult {
         self.deviation.or_else(judged_now)
     }
 
-    /// Determines the trial's compliance from `facts`.
+    /// Determines from `facts` whether the trial complies with RFC 8219 §9.2.
     pub fn set_facts(&mut self, facts: Facts) {
         self.noncompliance = facts.noncompliance();
         self.compliant = self.noncompliance.is_empty();

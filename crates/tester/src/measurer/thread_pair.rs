@@ -21,12 +21,12 @@ struct PairProgress {
 }
 
 impl Progress {
-    /// Creates the progress of a trial of `plan`.
+    /// Creates the counters of a trial of `plan`, all at zero.
     pub fn new(plan: &TrialPlan) -> Arc<Progress> {
         Progress::until(plan, Arc::default())
     }
 
-    /// Creates the progress of a trial of `plan`. The trial is interrupted when the flag `stop` is set.
+    /// Creates the counters of a trial of `plan`, all at zero. The trial is interrupted when the flag `stop` is set.
     pub fn until(plan: &TrialPlan, stop: Arc<AtomicBool>) -> Arc<Progress> {
         Arc::new(Progress {
             sent: AtomicU64::new(0),

@@ -61,7 +61,7 @@ pub(super) struct Prepared<'a> {
     ids: Arc<Ids>,
     pub(super) pace: SendTiming,
     max_burst: Nanos,
-    /// For each pair, true if its sender has an exclusive CPU.
+    /// For each pair of threads, true if the sender has an exclusive CPU.
     owns_cpu: Vec<bool>,
     expectation: Expectation,
     template: QueryTemplate,
