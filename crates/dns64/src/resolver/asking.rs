@@ -1,5 +1,5 @@
-//! Steps of a fetch: upstream selection, retries, the change to TCP, and completion. The state is
-//! defined in [`super::fetch`].
+//! Steps of a fetch: upstream selection, retries, the change to TCP, and completion. The state of a fetch is defined in
+//! [`super::fetch`].
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,7 +26,7 @@ use crate::name::{Key, KeyBuf};
 
 /// Maximum number of UDP queries to one server for one question (RFC 9520 §3.1: at most three).
 const MOST_TRIES: usize = 3;
-/// Extra time that a worker waits for the result of another worker's fetch.
+/// Time added to the fetch timeout while a worker waits for the result of another worker's fetch.
 const GRACE: Nanos = Nanos::from_millis(100);
 
 impl<O: ResolverIo> Resolver<O> {
@@ -175,9 +175,9 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Schedules the end of a fetch if no upstream for its name is reachable and no query still awaits an answer. The
-    /// fetch ends when timers are next processed, after its waiters have been registered. Returns false if the fetch
-    /// continues.
+    /// Schedules the end of a fetch if two conditions hold: no upstream for the fetch's name is reachable, and none of
+    /// the fetch's own queries still awaits a response. The fetch ends the next time that timers are processed, after
+    /// its waiters have been registered. Returns false if the fetch continues.
     fn end_if_unreachable(&mut self, id: FetchId) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let State::Udp(udp) = &mut fetch.state else { return false };
@@ -365,9 +365,9 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Records in the budget whether the name was answered. If the answer comes from a zone above
-    /// the name, the name may be the apex of a separate zone. In that case, the answer does not
-    /// prove that the servers of the separate zone respond.
+    /// Records in the retry budget whether the queried name was answered. If the answer comes from a zone above the
+    /// name, the name may be the apex of a separate zone. In that case, the answer does not prove that the servers of
+    /// the separate zone respond.
     fn note(&mut self, key: &Key, answer: Option<&Answer>) {
         match answer {
             Some(answer) if answer.kind() != AnswerKind::Failed => {
@@ -411,7 +411,8 @@ impl<O: ResolverIo> Resolver<O> {
     }
 }
 
-/// Returns whether the next query to a server uses EDNS and random letter case.
+/// Returns the form of the next query to a server: whether the query uses EDNS, and whether the letter case of its name
+/// is random.
 fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> QueryForm {
     QueryForm {
         edns: udp.plain != Some(number) && server.uses_edns(now),
@@ -419,9 +420,8 @@ fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> QueryForm {
     }
 }
 
-/// Selects the later of two answers to the same question. However, a SERVFAIL without an extended
-/// error takes precedence over later errors of other servers, because the server may have rejected
-/// signatures.
+/// Selects the later of two answers to the same question. However, a SERVFAIL without an extended error takes
+/// precedence over later errors of other servers, because it may mean that DNSSEC validation failed.
 pub(super) fn preferred_answer(
     later: Option<Arc<Answer>>,
     before: Option<Arc<Answer>>,

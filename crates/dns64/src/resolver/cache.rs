@@ -43,12 +43,12 @@ struct Entry {
     answer: Result<Arc<Answer>, Failure>,
     /// Time in seconds at which the entry was stored, according to the clock that all calls of the cache use (`now`).
     stored: u32,
-    /// Time in seconds up to which the expired answer is served without a new upstream query.
+    /// Time in seconds. Until this time, the expired answer is served without a new upstream query.
     revived_until: u32,
     /// Time in seconds at which an upstream responded to a refresh with SERVFAIL without an extended error; [`NEVER`]
     /// if there was no such response (see [`CachedAnswer::doubted`]).
     doubted: u32,
-    /// Number of consecutive earlier failures; zero for answers.
+    /// Number of consecutive earlier failures of this question; zero for an answer.
     repeats: u8,
 }
 
@@ -69,7 +69,7 @@ pub(crate) enum CacheLookup {
 }
 
 impl CacheLookup {
-    /// Returns the outcome if it is at most `max_age` seconds old.
+    /// Returns the cached answer or failure if it is at most `max_age` seconds old.
     #[inline]
     pub(crate) fn outcome(self, max_age: u32) -> Option<Outcome> {
         match self {
@@ -174,7 +174,7 @@ fn allocated(octets: usize) -> u64 {
     (octets as u64 + 8).next_multiple_of(16).max(32)
 }
 
-/// Cached answers and failures; the least useful ones are evicted when memory runs out.
+/// Cached answers and failures; the least useful ones are evicted when the memory limit of the cache is reached.
 pub struct Cache {
     entries: QuickCache<Key, Entry, BySize>,
     keeps: bool,
@@ -271,8 +271,8 @@ impl Cache {
         }
     }
 
-    /// Records that a name does not exist, or that it exists again. An answer with aliases proves
-    /// that its first name exists.
+    /// Records that the queried name does not exist, or that it exists again. An answer that contains aliases proves
+    /// that the queried name exists, even if the RCODE is NXDOMAIN.
     fn record_existence(&self, key: &Key, answer: &Arc<Answer>, now: Nanos) {
         let denies = answer.kind() == AnswerKind::NxDomain && !answer.has_aliases();
         if answer.kind() == AnswerKind::Failed
@@ -390,8 +390,8 @@ impl Cache {
         removed
     }
 
-    /// Removes all answers and failures, and keeps the allocated memory. Equivalent to a new cache,
-    /// but faster.
+    /// Removes all answers and failures, and keeps the allocated memory. This has the same effect as creating a new
+    /// cache, but is faster.
     pub fn clear(&self) {
         self.entries.clear();
     }

@@ -19,7 +19,7 @@ use crate::resolver::outside::TcpQuery;
 
 /// State shared by all threads.
 pub(super) struct Shared {
-    /// The settings, with the prefixes of [`Shared::live`] applied.
+    /// Settings in effect. Their policies use the prefixes of [`Shared::live`].
     pub(super) settings: ArcSwap<Settings>,
     /// Current state of the prefixes.
     pub(super) live: ArcSwap<LivePrefixes>,

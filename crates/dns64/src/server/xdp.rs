@@ -86,8 +86,8 @@ struct ClientAddress {
     address: SocketAddr,
     /// Index of the worker's socket that is bound to this address.
     endpoint: usize,
-    /// Set of ports. The filter redirects queries to these ports. It contains the port of this address, and is emptied
-    /// when the sockets must receive new queries.
+    /// Set of ports to which clients send queries. The filter redirects only queries to a port in this set. The set
+    /// contains the port of this address. It is emptied when the sockets must receive new queries.
     port: Arc<PortSet>,
 }
 
@@ -310,7 +310,7 @@ impl Rings {
         &self.name
     }
 
-    /// Returns the number of lost datagrams since the start.
+    /// Returns the number of datagrams that were dropped or discarded as invalid since the rings were opened.
     ///
     /// # Errors
     /// Returns an error if getsockopt(2) fails. The number is then unknown.
