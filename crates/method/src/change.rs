@@ -13,7 +13,7 @@
 //! Percentile intervals computed from few values are too short. The percentiles are therefore moved outwards as in T.
 //! Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69, 2015, DOI
 //! 10.1080/00031305.2015.1089789, section 5.1. The shift is computed from Student's t distribution with the degrees of
-//! freedom of the smaller set, and from the factor √(n ÷ (n − 1)).
+//! freedom of the smaller set of searches, and from the factor √(n ÷ (n − 1)).
 //!
 //! A search proves only that the server's maximum rate lies between a rate that passed and a rate that failed. The
 //! lower end of the interval is therefore a rate that the candidate passed divided by a rate that the baseline failed.
@@ -32,7 +32,8 @@ use resamples::Medians;
 /// not overlap in 2 of the 20 possible orders. Fewer than four searches per server are therefore not sufficient at a
 /// significance level of 5 %.
 pub const LEAST_SEARCHES: usize = 4;
-/// Maximum number of further searches per server that [`WouldDecide`] suggests.
+/// Maximum number of searches per server, including the existing ones, up to which [`WouldDecide`] suggests further
+/// searches.
 pub(crate) const MOST_SEARCHES: usize = 1_000;
 
 /// Results of all searches for one server at one measurement point.
@@ -120,11 +121,11 @@ pub enum WouldDecide {
     /// The comparison would be decided after this number of further searches per server, if their results vary as much
     /// as those of the existing searches.
     Searches(usize),
-    /// More than this number of searches per server would be necessary, because the difference between the servers is
-    /// close to the limit.
+    /// More than this number of searches per server, including the existing ones, would be necessary, because the
+    /// difference between the servers is close to the limit.
     MoreSearchesThan(usize),
-    /// A finer resolution would be necessary. Further searches cannot narrow the gap between passed and failed rates,
-    /// and the limit lies in this gap.
+    /// Searches with a finer resolution would be necessary. The limit lies in the gap between passed and failed rates,
+    /// and further searches with the same resolution cannot narrow this gap.
     Resolution,
     /// Searches that find both a passed and a failed rate would be necessary. The existing searches of a server prove
     /// only a lower bound or only an upper bound.

@@ -146,7 +146,7 @@ impl NarrowedSearch {
     }
 
     /// Continues the search after a full trial passed at `rate`, although the probe at this rate failed. This happens
-    /// if the DUT's results vary. The search continues between `rate` and the next failed rate.
+    /// if the DUT's results vary. The search continues between `rate` and the next higher failed rate.
     fn go_on_above(&mut self, rate: Qps) {
         self.failed.remove(&rate);
         self.retries = 0;

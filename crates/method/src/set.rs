@@ -57,7 +57,7 @@ pub enum LowerBound {
     },
     /// At least one search ended because the tester could not measure the rate above the passed rate.
     Unmeasurable {
-        /// Number of searches that ended for this reason.
+        /// Number of searches that ended because the tester could not measure a higher rate.
         searches: usize,
         /// Total number of searches.
         of: usize,

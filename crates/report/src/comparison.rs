@@ -33,7 +33,7 @@ pub struct Comparison {
     pub schema_version: u32,
     /// Name of the baseline.
     pub baseline: String,
-    /// The largest tolerated decrease, in per cent.
+    /// The largest tolerated decrease of the rate, in per cent.
     pub max_regression_pct: f64,
     /// The rows of each run. Each measurement point of the baseline or the run has a row for the goal of RFC 8219, and
     /// a row for each additional goal of its MLRsearches.
@@ -194,7 +194,7 @@ impl Comparison {
         self.rows.iter().any(|row| row.outcome() == Some(ChangeOutcome::Regressed))
     }
 
-    /// True if there are rows, and none of them is undecided or incomparable.
+    /// True if there is at least one row, and each row has a comparison with a decided outcome.
     pub fn is_decided(&self) -> bool {
         let decided =
             |row: &Row| row.outcome().is_some_and(|outcome| outcome != ChangeOutcome::Undecided);
@@ -234,7 +234,7 @@ fn together(baselines: &[&Run], runs: &[&Run], name: &str, limit: f64) -> Vec<Ro
         .collect()
 }
 
-/// The searches of a run at one measurement point and for one goal, with all results of this run.
+/// The searches at one measurement point and for one goal, and all results of the run that contains these searches.
 struct GoalSearches<'a> {
     results: &'a Results,
     point: &'a PointResult,

@@ -46,7 +46,7 @@ impl JournalLine for SearchEntry {
     }
 }
 
-/// Returns the trial of a `Finished` or `Repeated` line, and `None` for other lines.
+/// Returns the trial that a journal line records (`Finished` or `Repeated`). Returns `None` for other kinds of lines.
 fn measured(entry: &Entry) -> Option<&Measured> {
     match entry {
         Entry::Finished(measured) | Entry::Repeated(measured) => Some(measured),
@@ -90,8 +90,8 @@ fn fault_of_counts(counts: &Counts, verdict: Verdict) -> Option<String> {
     is_wrong.then(|| format!("{sent} queries were sent, but {outcomes} have an outcome"))
 }
 
-/// Returns an error text that names the earlier line with the same trial. `at` is the index of that
-/// line, or `None` if there is no such line.
+/// Returns the error text for a line that repeats the trial of an earlier line. `at` is the index of the earlier line.
+/// If there is no such line, `at` and the result are `None`.
 fn same_as(at: Option<usize>) -> Option<String> {
     at.map(|at| format!("it repeats the trial of line {}", at + 1))
 }

@@ -35,7 +35,7 @@ pub fn nonzero_time(text: &str) -> Result<Duration, String> {
     if found.is_zero() { Err("it must be above 0, such as 10ms".into()) } else { Ok(found) }
 }
 
-/// Parses a share, at least 0 and below 1, written as a fraction or in per cent.
+/// Parses a share of at least 0 and below 1. The text is a decimal fraction (0.005) or a percentage (0.5%).
 ///
 /// # Errors
 /// Returns an error if the text is not such a share; the message gives the correct form.

@@ -121,7 +121,7 @@ pub(super) fn on_hosts(
     Ok(missing)
 }
 
-/// Role of a host.
+/// Role of a host: tester, DUT or AuthDNS.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
     Tester,
