@@ -65,8 +65,8 @@ pub struct Settings {
     pub version: String,
     /// Zone for which the server queries the test authoritative server.
     pub zone: Option<Name>,
-    /// Prefixes that the user expects. If the list is empty, the prefixes are discovered as specified by RFC 7050, or
-    /// derived from answers.
+    /// DNS64 prefixes that the user expects the server to use. If the list is empty, the server's prefixes are
+    /// discovered as specified by RFC 7050, or derived from answers.
     pub expect: Vec<Prefix>,
     /// Range of IPv6 addresses that the server is configured to exclude in addition to its default ranges (RFC 6147
     /// §5.1.4). `None` if there is no such range. The length is /1 to /127.
@@ -77,8 +77,8 @@ pub struct Settings {
     pub patience: Duration,
     /// Number of checks that run in parallel; at least one.
     pub parallel: usize,
-    /// True if the server validates with the keys of the test authoritative server as trust anchors. If `None`, a probe
-    /// determines this.
+    /// True if the server performs DNSSEC validation with the keys of the test authoritative server as trust anchors.
+    /// If `None`, a probe determines this.
     pub validation: Option<bool>,
     /// True if the server forwards all queries to the test authoritative server, including those for reverse names.
     pub everything: bool,
@@ -272,7 +272,7 @@ fn other_prefixes(found: &probe::Discovery, expected: &[Prefix], server: SocketA
 #[derive(Clone, Copy)]
 struct Facts<'a> {
     subject: Subject<'a>,
-    /// True if the server validates, or `None` if unknown.
+    /// True if the server performs DNSSEC validation; `None` if this is unknown.
     validates: Option<bool>,
     everything: bool,
     until: &'a AtomicBool,

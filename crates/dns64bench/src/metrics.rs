@@ -43,9 +43,9 @@ struct Board {
 struct State {
     command: &'static str,
     running: Option<Running>,
-    /// Numbers of finished trials by verdict: passed, failed, invalid.
+    /// Number of finished trials with each verdict: passed, failed, invalid.
     trials: [u64; 3],
-    /// Numbers of queries in finished trials by outcome: valid, late, lost, wrong.
+    /// Number of queries with each outcome in finished trials: valid, late, lost, wrong.
     queries: [u64; 4],
     search: Option<SearchState>,
     campaign: Option<CampaignState>,
@@ -61,7 +61,8 @@ struct Running {
 }
 
 impl Running {
-    /// Describes a trial. If the trial is distributed over several testers, describes only the shard of this tester.
+    /// Describes a trial. If the trial is distributed over several testers, describes only the part that this tester
+    /// sends.
     fn trial(plan: &TrialPlan, progress: &Arc<Progress>) -> Running {
         Running {
             rate: Some(plan.own_rate()),
@@ -80,8 +81,8 @@ enum Counters {
 }
 
 impl Counters {
-    /// Returns the numbers of sent queries, valid replies, and queries with a known outcome; `None` if a different
-    /// process sends the queries.
+    /// Returns three counts: queries sent, valid replies, and queries with a known outcome. Returns `None` if a
+    /// different process sends the queries.
     fn read(&self) -> Option<[u64; 3]> {
         match self {
             Counters::Trial(p) => Some([p.sent(), p.valid(), p.decided()]),
@@ -261,7 +262,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns the gauges, each with its name, help text, and current value. The value is `None` if there is none now.
+    /// Returns the gauges, each with its name, help text, and current value. The value is `None` if the gauge currently
+    /// has no value.
     fn gauges(&self) -> [(&'static str, &'static str, Option<f64>); 12] {
         let rate = |rate: Option<Qps>| rate.map(|rate| rate.0 as f64);
         let running = self.running.as_ref();

@@ -21,7 +21,7 @@ use crate::{interruption, lines, metrics};
 
 /// Interval between two updates of the progress on a terminal.
 const LOOK: Duration = Duration::from_millis(200);
-/// Progress without a terminal: time of the first line, and interval between further lines.
+/// Output without a terminal: delay before the first line, and interval between further lines.
 const FIRST_LINE: Duration = Duration::from_secs(1);
 const LINES: Duration = Duration::from_secs(10);
 /// Template of the display during a trial: a message and, below it, a progress bar.

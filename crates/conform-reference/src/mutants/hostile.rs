@@ -117,7 +117,7 @@ fn lose_all_but_ten_a_moment(octets: &mut Vec<u8>) {
     }
 }
 
-/// Blocks all queries for 2.5 s after a query for a name to which the authoritative server sends no reply.
+/// Blocks all other queries for 2.5 s after a query to which the authoritative server sends no reply.
 fn wait_for_the_dead(query: &mut Message) {
     static BUSY: Mutex<Option<Instant>> = Mutex::new(None);
     let dead = query.question().is_some_and(|asked| asked.name.to_string().contains("-silent"));

@@ -120,7 +120,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
 /// The TC bit in the third octet of a header.
 const TC: u8 = 2;
 
-/// Sets TTL and MINIMUM of a SOA record, in seconds.
+/// Sets the TTL and the MINIMUM field of a SOA record, in seconds.
 fn set_times(soa: &mut Record, ttl: u32, minimum: u32) {
     if let Some(at) = soa.data.len().checked_sub(4).filter(|_| soa.rtype == Rtype::SOA) {
         soa.ttl = ttl;
@@ -165,7 +165,8 @@ fn insert_host(_: &Message, reply: &mut Message) {
     }
 }
 
-/// Returns a name with changed octets, or the same name if the changed octets are not a valid name.
+/// Applies `change` to the octets of a name and returns the result. If the result is not a valid name, returns the
+/// original name.
 fn with_octets(name: &Name, change: impl Fn(&[u8]) -> Vec<u8>) -> Name {
     Name::from_octets(change(name.as_slice())).unwrap_or_else(|_| name.clone())
 }

@@ -11,10 +11,10 @@ use domain::base::iana::Rtype;
 
 use crate::check::{Check, Level, Need};
 
-/// Common fields of the checks in this file. Each check sets the other fields.
+/// Field values that all checks in this file have in common. Each check sets the other fields.
 const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
-/// Common fields of the checks for reverse names.
+/// Field values that all checks of reverse names have in common.
 const REVERSE: Check =
     Check { section: "5.3.1", needs: &[Need::Zone, Need::Everything], ..RFC6147 };
 

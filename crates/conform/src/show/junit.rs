@@ -13,8 +13,8 @@ use crate::outcome::{Outcome, Report, Verdict};
 /// SHOULD, or a sentence without a BCP 14 keyword. The test case is skipped, with the reason, in these cases:
 ///
 /// - The check was not run, or the server does not support the feature.
-/// - The server does not follow a MAY or our own advice.
-/// - The server passes the check that requires the opposite.
+/// - The server fails the check, but the check tests a MAY, or advice that is not from an RFC.
+/// - The server fails this check, but passes another check that requires the opposite behaviour.
 pub fn junit(reports: &[Report]) -> String {
     let mut document = Document::new("conform");
     for report in reports {

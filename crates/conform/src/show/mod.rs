@@ -1,4 +1,4 @@
-//! Rendering of outcomes: text, JUnit XML, and a scoreboard in HTML and Markdown.
+//! Output of check results as text, as JUnit XML, and as a table of all servers (the scoreboard) in HTML and Markdown.
 //!
 //! Checks that were not run, and checks of features that the server does not support, are always shown with the reason.
 //! Otherwise untested behaviour would look like correct behaviour.
@@ -73,7 +73,8 @@ pub(crate) fn level_word(level: Level) -> &'static str {
     }
 }
 
-/// Returns a verdict as text. A missing optional feature has a separate word, because it is not a fault.
+/// Returns a verdict as text. A missing optional feature (MAY) is not a fault, so its text is "not done" instead of
+/// "failed".
 pub(crate) fn verdict_word(verdict: Verdict, level: Level) -> &'static str {
     match (verdict, level) {
         (Verdict::Failed, Level::May) => "not done",
@@ -87,7 +88,7 @@ pub(crate) fn verdict_word(verdict: Verdict, level: Level) -> &'static str {
 /// Column headings of every table that shows the number of checks per verdict.
 pub(crate) const COLUMNS: [&str; 4] = ["passed", "failed", "not offered", "not tried"];
 
-/// Returns the numbers of checks by verdict, in the order of the table columns ([`COLUMNS`]).
+/// Returns the number of checks with each verdict, in the order of the table columns ([`COLUMNS`]).
 pub(crate) fn numbers(count: Count) -> [usize; 4] {
     [count.passed, count.failed, count.not_offered, count.not_tried]
 }
@@ -98,7 +99,8 @@ pub(crate) fn origin(outcome: &Outcome) -> String {
     if outcome.source == level { level.into() } else { format!("{level}, {}", outcome.source) }
 }
 
-/// Returns the source and the sentence of a check as text. Only sentences of RFCs have quotation marks.
+/// Returns a text with the source of a check and the sentence that the check tests. The sentence is in quotation marks
+/// only if it comes from an RFC.
 pub(crate) fn quoted(source: &str, sentence: &str) -> String {
     match (source, sentence) {
         (source, "") => source.into(),

@@ -208,7 +208,7 @@ fn failure(error: CampaignError, folder: &Path) -> Failure {
     }
 }
 
-/// Prints the measurement points of a plan with their numbers of trials and durations. Then prints which tables and
+/// Prints each measurement point of a plan with its number of trials and its duration. Then prints which tables and
 /// figures of papers the plan reproduces. Lines have at most 80 columns.
 fn print_plan(plan: &Plan) {
     println!("{:>7} {:>12}  point", "trials", "about");

@@ -23,7 +23,8 @@ const BEGIN: &str = "dns64bench-output";
 /// First word of the line that follows the output of every command. The rest of the line is the
 /// command's exit status.
 const MARK: &str = "dns64bench-status";
-/// Number of facts in the first output of a host's shell, one per line: folder, number of CPUs, user id, boot id.
+/// Number of lines in the first output of a host's shell. The lines contain the folder, the number of CPUs, the user id
+/// and the boot id.
 const FACTS: usize = 4;
 /// Shell functions that are defined when a connection begins:
 ///
@@ -90,7 +91,7 @@ impl ShellLink {
         }
     }
 
-    /// Returns the CPUs on which the threads of processes and their descendants may run.
+    /// Returns the CPUs on which the threads of the given processes and of their descendants may run.
     fn threads(&mut self, ids: &[u32]) -> Result<Reply, PipeError> {
         let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
         let folders =
@@ -100,7 +101,7 @@ impl ShellLink {
         Ok(Reply::Threads(allowed(lines.lines())))
     }
 
-    /// Returns the smallest CPU quota of processes and their descendants.
+    /// Returns the smallest CPU quota of the given processes and of their descendants.
     fn quota(&mut self, ids: &[u32]) -> Result<Reply, PipeError> {
         let (_, stats) = self.run("cat /proc/[0-9]*/stat 2>/dev/null")?;
         let processes = family(stats.lines(), ids).into_iter();

@@ -29,7 +29,8 @@ fn with_second(name: &Name, second: &str, rest: &str) -> String {
     format!("{nonce}.{second}.{}", &text[at..])
 }
 
-/// Requires that no AAAA record in the additional section has an address below a prefix of the server.
+/// Requires that the additional section contains no AAAA record with an address from one of the server's DNS64
+/// prefixes.
 fn has_nothing_synthesized(t: &Trial<'_>, reply: &Message) -> Judged {
     let prefixes = t.subject().prefixes;
     let made = reply.additional.iter().find(|record| {

@@ -13,12 +13,12 @@ use crate::label;
 use crate::message::{Message, Name, Record, name, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// Kind of an answer to a PTR query.
+/// Form of the answer to a PTR query: a PTR record, an alias, or neither.
 #[derive(PartialEq, Eq)]
 enum ReverseAnswer {
     /// A PTR record that is owned by the queried name.
     Own,
-    /// An alias of the queried name. The value is the target of the alias.
+    /// The queried name is an alias (CNAME). The value is its target.
     Alias(Name),
     /// Neither a PTR record nor an alias.
     None,
