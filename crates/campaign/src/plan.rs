@@ -200,7 +200,7 @@ pub struct Addresses {
 pub enum OneOrSeveral {
     /// The address of a single host.
     One(SocketAddr),
-    /// The addresses of several hosts, in the order of the hosts.
+    /// The addresses of several hosts, in the order in which the plan lists the hosts.
     Several(Vec<SocketAddr>),
 }
 

@@ -24,8 +24,8 @@ const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
 /// Maximum recorded lateness: one minute; larger values are clamped.
 const MAX_LATENESS: u64 = 60 * Nanos::SECOND.0;
 
-/// Adds the counts of `other` to `sum`. The two histograms may have different bounds. Values above the maximum of `sum`
-/// are clamped.
+/// Adds the counts of the histogram `other` to the histogram `sum`. The two histograms may have different bounds.
+/// Values above the maximum of `sum` are clamped.
 pub fn add_clamped(sum: &mut Histogram<u64>, other: &Histogram<u64>) {
     for step in other.iter_recorded() {
         sum.saturating_record_n(step.value_iterated_to(), step.count_since_last_iteration());

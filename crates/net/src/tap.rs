@@ -264,10 +264,10 @@ const GSO_SEGS: i16 = 164;
 
 const UDP: i32 = 17;
 
-/// Returns the filter program. In `counter`, the program counts the datagrams to an address in `ours` and a port whose
-/// entry in `wanted` is 1. The program accepts no packet. Register 6 contains a pointer to the packet, which the
-/// instructions that load from a packet require. Register 7 contains the number of datagrams in the packet, and
-/// register 8 the length of a header.
+/// Returns the filter program. The program counts datagrams in the map `counter`. A datagram is counted if its
+/// destination address is in the range `ours`, and the entry of its destination port in the map `wanted` is 1. The
+/// program accepts no packet. Register 6 contains a pointer to the packet, which the instructions that load from a
+/// packet require. Register 7 contains the number of datagrams in the packet, and register 8 the length of a header.
 fn filter(ours: IpNet, wanted: &OwnedFd, counter: &OwnedFd) -> Vec<Instruction> {
     let mut program = vec![
         copy(6, 1),

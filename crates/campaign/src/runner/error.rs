@@ -25,7 +25,7 @@ pub enum CampaignError {
     /// changed.
     #[error("the plan cannot be executed:\n  {}", .0.join("\n  "))]
     Impossible(Vec<String>),
-    /// No DUT starts. Nothing was measured.
+    /// None of the DUTs could be started. Nothing was measured.
     #[error("no server started\n{}", .0.iter().map(ServerError::with_log).collect::<Vec<_>>().join("\n"))]
     NotReady(Vec<ServerError>),
     /// A DUT does not start, or is no longer running.

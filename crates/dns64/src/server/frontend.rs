@@ -256,7 +256,7 @@ impl Frontend {
         self.begin(resolver, jobs, &client, &query, bytes.len(), Some(trace));
     }
 
-    /// Starts processing a query of `octets` octets from a client that `[access]` allows.
+    /// Starts processing a query of `octets` octets from a client that the access rules (`[access]`) allow.
     fn begin(
         &mut self,
         resolver: &mut Resolver<Network>,

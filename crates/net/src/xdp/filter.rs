@@ -328,8 +328,8 @@ impl Writer {
     }
 
     /// Appends the test of whether a packet matches one [`Claim`]. The packet matches if two conditions hold. The
-    /// octets of its destination address, masked with `mask`, equal `network`. Its destination port, in R7, is one of
-    /// `ports`. The address begins at the octet `at` of the packet.
+    /// octets of its destination address, masked with `mask`, are equal to the network address `network`. Its
+    /// destination port, in R7, is one of `ports`. The address begins at the octet `at` of the packet.
     fn claimed(&mut self, n: usize, at: i16, network: &[u8], mask: &[u8], ports: &Ports) {
         let words = |octets: &[u8]| -> Vec<i32> {
             let four = octets.chunks_exact(4).map(|four| [four[0], four[1], four[2], four[3]]);

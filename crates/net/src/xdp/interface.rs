@@ -119,7 +119,7 @@ impl Interface {
 /// link for a moment.
 ///
 /// # Errors
-/// Returns [`XdpError::NoLink`] if the link is still down after `limit`.
+/// Returns [`XdpError::NoLink`] if the link is still down after the time `limit`.
 pub(super) fn await_link(name: &str, limit: Duration) -> Result<(), XdpError> {
     let give_up = Instant::now() + limit;
     // If the driver does not report the link state, this function does not wait.

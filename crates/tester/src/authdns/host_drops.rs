@@ -195,8 +195,8 @@ pub(super) struct HostWatch {
     scope: WatchedInterfaces,
     state_samples: StateSamples,
     listen: Vec<SocketAddr>,
-    /// Packet sockets that count arriving datagrams: `None` before the first sample, and `Some(None)` if they cannot be
-    /// opened.
+    /// Packet sockets that count arriving datagrams. The outer option is empty before the first sample. The inner
+    /// option is empty if the sockets cannot be opened.
     taps: Option<Option<Taps>>,
     /// Number of datagrams with a wrong checksum since AuthDNS started, from the kernel's UDP counter.
     wrong_checksum: u64,

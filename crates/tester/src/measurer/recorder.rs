@@ -1,4 +1,5 @@
-//! Per-query records on their way to disk: `.csv` in the format of dns64perf++, `.parquet` with typed columns.
+//! Writes one record per query to a file. The format is that of dns64perf++ (`.csv`) or Parquet with typed columns
+//! (`.parquet`).
 //!
 //! ```text
 //! receivers ─ batches of records ─► bounded queue ─► writer thread ─► temporary file ─ rename ─► the file

@@ -256,7 +256,7 @@ pub struct Sending {
     pub max_burst_us: f64,
     /// True if the burst size was computed from the cost of sending on this host.
     pub auto_burst: bool,
-    /// Number of queries sent together.
+    /// Number of queries in a group. The queries of a group are sent together when the last of them is due.
     pub run: u16,
     /// Number of queries sent from one port in one system call.
     pub block: u16,

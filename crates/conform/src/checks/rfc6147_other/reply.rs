@@ -20,8 +20,8 @@ fn host(record: &Record) -> Option<Name> {
     Name::from_octets(record.data.get(before..)?.to_vec()).ok()
 }
 
-/// Inserts the label `second` after the first label of `name`, and returns the new name as text. Labels of `name`
-/// between the first label and the text `rest` are removed.
+/// Inserts the label `second` after the first label of the name `name`, and returns the new name as text. Other labels
+/// between the first label and the ending `rest` are removed.
 fn with_second(name: &Name, second: &str, rest: &str) -> String {
     let text = name.to_string();
     let nonce = text.split('.').next().unwrap_or_default();

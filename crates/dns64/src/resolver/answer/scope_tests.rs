@@ -54,7 +54,7 @@ impl TestAnswer {
     }
 }
 
-/// Asserts that the answer to a question for `name` is cut after the alias to `end`.
+/// Asserts that the answer to a question for `name` is cut after the alias that has the target `end`.
 fn assert_cut(name: &str, said: &TestAnswer, end: &str, expected: &[u16], case: &str) {
     let answer = answer_for(name, said);
     let found = (answer.kind(), answer.rcode(), answer.extended_error(), answer.negative_ttl());

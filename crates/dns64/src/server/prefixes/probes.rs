@@ -1,4 +1,4 @@
-//! Results of probes, and the time of the next probe of each prefix.
+//! For each prefix, the results of its probes and the time of its next probe.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::config::ProbeKeys;
 use crate::prefixes::health::{PrefixHealth, Probe, Record};
 use crate::translation::prefix::Prefix;
 
-/// Probe results per prefix.
+/// Probe results of each prefix.
 #[derive(Debug, Default)]
 pub(super) struct Probes(HashMap<Prefix, Probed>);
 
