@@ -168,13 +168,12 @@ impl Ssh {
         }
     }
 
-    /// Returns the addresses at which the DUT queries each AuthDNS host, in the order of the hosts.
+    /// Returns the addresses at which the DUT queries each AuthDNS host, in plan order.
     pub(crate) fn auth_addresses(&self) -> &[SocketAddr] {
         self.addresses.auth.as_slice()
     }
 
-    /// Returns the addresses at which the Measurer queries each AuthDNS host in self-tests, in the
-    /// order of the hosts.
+    /// Returns the addresses at which the Measurer queries each AuthDNS host in self-tests, in plan order.
     pub(crate) fn self_test_addresses(&self) -> &[SocketAddr] {
         self.addresses.self_test.as_ref().unwrap_or(&self.addresses.auth).as_slice()
     }

@@ -170,8 +170,8 @@ pub(crate) fn trial_ended(trial: &TrialResult) {
     ended(Some(trial.verdict), [c.valid, c.late, c.lost, c.wrong.total()]);
 }
 
-/// Publishes the end of a trial or closed loop. Adds the numbers of queries (valid, late, lost, wrong) to the totals.
-/// If there is a verdict, also increments the number of trials with this verdict.
+/// Publishes the end of a trial or closed loop. Adds the number of queries with each outcome (valid, late, lost, wrong)
+/// to the totals. If there is a verdict, also increments the number of trials with this verdict.
 pub(crate) fn ended(verdict: Option<Verdict>, queries: [u64; 4]) {
     on_board(|shown| {
         shown.running = None;

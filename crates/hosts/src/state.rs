@@ -50,7 +50,7 @@ fn passing_places(user: Uid, variable: &Variable<'_>) -> Vec<PathBuf> {
     places
 }
 
-/// Returns the first of the folders that exists or can be created, and that belongs to this user.
+/// Returns the first folder in the list that belongs to this user and that exists or can be created.
 fn first_usable(places: &[PathBuf]) -> io::Result<PathBuf> {
     let mut why =
         io::Error::new(io::ErrorKind::NotFound, "neither XDG_STATE_HOME nor HOME names a folder");

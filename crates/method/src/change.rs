@@ -32,8 +32,7 @@ use resamples::Medians;
 /// not overlap in 2 of the 20 possible orders. Fewer than four searches per server are therefore not sufficient at a
 /// significance level of 5 %.
 pub const LEAST_SEARCHES: usize = 4;
-/// Maximum number of searches per server, including the existing ones, up to which [`WouldDecide`] suggests further
-/// searches.
+/// Maximum number of searches per server, existing and further ones together, that [`WouldDecide`] suggests.
 pub(crate) const MOST_SEARCHES: usize = 1_000;
 
 /// Results of all searches for one server at one measurement point.
@@ -47,9 +46,9 @@ pub struct Searches {
 
 impl Searches {
     /// Selects the searches in `found` in which the tester could measure at least the lowest rate. `overstated` is the
-    /// factor by which a trial may overstate the server's sustainable rate ([`crate::precision::overstatement`]), at
-    /// least 1. Failures above `proven` queries per second are ignored, because a self-test validates the tester only
-    /// up to that rate.
+    /// factor (at least 1) by which a trial may overstate the server's sustainable rate
+    /// ([`crate::precision::overstatement`]). Failures above `proven` queries per second are ignored, because a
+    /// self-test validates the tester only up to that rate.
     pub fn of(found: &[Found], overstated: f64, proven: Option<u64>) -> Searches {
         let telling: Vec<&Found> =
             found.iter().filter(|search| !search.is_unmeasurable()).collect();

@@ -264,7 +264,7 @@ mod tests {
         search.result()
     }
 
-    /// Trials of a search that has found 101. Rate 102 failed only in a probe.
+    /// Trials of a search with the result 101. Rate 102 failed only in a probe.
     const PROBED_ABOVE: [(u64, Length, Verdict); 5] = [
         (100, Probe, Passed),
         (100, Full, Passed),

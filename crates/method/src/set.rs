@@ -55,7 +55,7 @@ pub enum LowerBound {
         /// The highest rate of the range, in queries per second.
         max: Qps,
     },
-    /// At least one search ended because the tester could not measure the rate above the passed rate.
+    /// At least one search ended because the tester could not measure the next rate above the passed rate.
     Unmeasurable {
         /// Number of searches that ended because the tester could not measure a higher rate.
         searches: usize,
@@ -156,8 +156,8 @@ impl Set {
         &self.failed_by
     }
 
-    /// Returns the reasons why the DUT may be faster than the median of the searches, which is in `figures` (see
-    /// [`lower_bounds`]). `figures` must be computed from the results of these searches.
+    /// Returns the reasons why the DUT may be faster than the median in `figures` (see [`lower_bounds`]). `figures`
+    /// must be computed from the results of these searches.
     pub fn lower_bounds(&self, figures: &Figures, allowed: Option<Qps>) -> Vec<LowerBound> {
         lower_bounds(&self.found, self.plan.range.max, figures, allowed)
     }
@@ -268,7 +268,8 @@ mod tests {
         }
     }
 
-    /// Runs a set against a DUT with this `capacity`. Short trials overstate the capacity by `slack`.
+    /// Runs a set of searches against a simulated DUT with the capacity `capacity`. Short trials overstate the capacity
+    /// by `slack`.
     fn walked(plan: SetPlan, capacity: u64, slack: u64) -> (Set, Vec<Due>) {
         let (mut set, mut asked) = (Set::new(plan), Vec::new());
         while let Some(due) = set.next() {

@@ -169,8 +169,8 @@ fn change_in_words(change: &Change) -> String {
 
 impl Comparison {
     /// Compares each run with all searches of the baselines together. All baselines must have the same plan. Baselines
-    /// and runs must have been measured alternately. `limit` is the largest tolerated decrease, as a fraction from 0 to
-    /// 1.
+    /// and runs must have been measured alternately. `limit` is the largest tolerated decrease of the rate, as a
+    /// fraction from 0 to 1.
     pub fn new(baselines: &[&Run], runs: &[&Run], limit: f64) -> Comparison {
         let names: Vec<&str> = baselines.iter().map(|run| run.name.as_str()).collect();
         Comparison {

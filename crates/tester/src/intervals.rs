@@ -1,5 +1,5 @@
-//! Totals and histograms for each interval of time, by the queries' send times. The intervals show how results change
-//! during a long load.
+//! Totals and histograms for each time interval. A query belongs to the interval in which it was sent. The intervals
+//! show how results change during a long load.
 
 use hdrhistogram::Histogram;
 use units::Nanos;

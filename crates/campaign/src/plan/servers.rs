@@ -220,8 +220,8 @@ impl Plan {
         self.auths().filter(is_asked).collect()
     }
 
-    /// Checks that AuthDNS has an address of the requested IP version. `address` is `None` for
-    /// topologies other than ssh, because AuthDNS then has addresses of both IP versions.
+    /// Checks that AuthDNS has an address of the requested IP version. In topologies other than ssh, AuthDNS has
+    /// addresses of both IP versions, and `address` is `None`.
     fn check_family(
         &self,
         whose: &str,

@@ -205,8 +205,8 @@ fn programs_of(dut: &DutPlan) -> Vec<(String, PathBuf)> {
     all.into_iter().map(|program| (dut.name().to_owned(), program)).collect()
 }
 
-/// Returns a sentence for each plan key that requires CPUs missing on the host. Returns no sentence
-/// if the CPUs of the host are unknown.
+/// Returns a sentence for each plan key that requires CPUs that the host does not have. Returns no sentence if the CPUs
+/// of the host are unknown.
 fn too_many(
     plan: &Plan,
     role: Role,

@@ -123,7 +123,8 @@ impl Visitor<'_> for Name {
 }
 
 /// Returns the zones that the server answers locally, each of them once. The reverse zones of the DNS64 prefixes are
-/// not included. The domain of a `[[forward]]` is not answered locally; `is_forwarded` returns true for such a domain.
+/// not included. The domain of a `[[forward]]` entry is not answered locally; `is_forwarded` returns true for such a
+/// domain.
 pub(super) fn in_effect(
     keys: &LocalZoneKeys,
     is_forwarded: impl Fn(&LowerName) -> bool,

@@ -34,8 +34,8 @@ impl<O: ResolverIo> Resolver<O> {
     /// worker has just cached the answer, and the answer is at most `max_age` seconds old, the
     /// answer is returned as the error value. `hash` is the hash of the question.
     ///
-    /// The fetch is inserted before this worker claims its question from the other workers. If an error occurs after
-    /// that, [`abandon`](Resolver::abandon) finds the claim and releases it.
+    /// The fetch is stored first. After that, this worker claims the question, so that other workers wait for its
+    /// result. If an error occurs later, [`abandon`](Resolver::abandon) finds the claim and releases it.
     pub(super) fn begin(
         &mut self,
         question: &KeyBuf,
@@ -213,7 +213,8 @@ impl<O: ResolverIo> Resolver<O> {
         another
     }
 
-    /// Queries a server over TCP because of its UDP response, unless a TCP query is in progress.
+    /// Queries a server over TCP because its UDP response cannot be used, unless a TCP query is in progress. `cause` is
+    /// the reason.
     pub(super) fn query_over_tcp(&mut self, id: FetchId, number: ServerId, cause: TcpCause) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };

@@ -28,8 +28,8 @@ pub(super) struct Shared {
     /// State shared by the resolvers of all workers.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
-    /// Limit per client network on large replies to unverified addresses. It applies to the octets by which the replies
-    /// exceed a multiple of the size of their queries.
+    /// For each client network, the limit on large replies to unverified addresses. The limit applies to the octets by
+    /// which the replies exceed a multiple of the size of their queries.
     pub(super) amplification: Limiter,
     pub(super) cookies: Cookies,
     /// Inboxes of the workers, by worker index.

@@ -106,7 +106,7 @@ fn described(tree: &Tree, nic: &Interface) -> Finding {
     )
 }
 
-/// Returns the effect of an interface's settings on measurements, and the fix. Returns `None` if
+/// Returns the effect of an interface's settings on measurements, and how to correct the settings. Returns `None` if
 /// the settings are suitable.
 fn concern(nic: &Interface) -> Option<(String, String)> {
     let name = &nic.name;

@@ -450,8 +450,8 @@ mod tests {
         assert!((65..75).contains(&usual), "{usual} instructions");
     }
 
-    /// The verifier accepts programs with claims for IPv4, for IPv6 and for both. It also accepts a program without
-    /// claims, which `probe` uses.
+    /// The verifier accepts programs that select IPv4 datagrams, IPv6 datagrams, or both. It also accepts a program
+    /// that selects no datagrams, which `probe` uses.
     #[test]
     fn the_verifier_takes_every_kind_of_program() {
         if !is_root("the_verifier_takes_every_kind_of_program") {
@@ -586,7 +586,7 @@ mod tests {
     }
 
     /// The BPF program and a simple parser in Rust give the same result for many frames. The addresses, ports, lengths
-    /// and headers of these frames are at or next to the limits of a claim.
+    /// and headers of these frames are at or next to the limits of the values that the program selects.
     #[test]
     fn random_frames_are_judged_as_the_rules_say() {
         let Some(program) = loaded("random_frames_are_judged_as_the_rules_say") else { return };
@@ -673,7 +673,7 @@ mod tests {
             }
         }
 
-        /// Returns the first or last port of a claim, an adjacent port, or the same port in the other byte order.
+        /// Returns the first or last port of a [`Claim`], an adjacent port, or the same port in the other byte order.
         fn port(&mut self, claim: &Claim) -> u16 {
             let Ports::Range(range) = &claim.ports else { panic!("no set is claimed") };
             let near = [*range.start(), *range.end()][self.below(2)];

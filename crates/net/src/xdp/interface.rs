@@ -66,8 +66,8 @@ impl Interface {
         Ok(opened)
     }
 
-    /// Opens the queues of an interface. It is not checked that the interface has the addresses in `claims`. From the
-    /// number of queues, `room` computes the capacity of each queue.
+    /// Opens the queues of an interface. This function does not check whether the interface has the addresses in
+    /// `claims`. The function `room` computes the capacity of each queue from the number of queues.
     pub(super) fn open_found(
         found: &Found,
         claims: &[Claim],

@@ -1,4 +1,4 @@
-//! A source port with its queries in flight, which are found by id and by age.
+//! A source port with its queries in flight. The queries can be found by message id and by age.
 
 use std::collections::VecDeque;
 use std::io;

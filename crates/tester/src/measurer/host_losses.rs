@@ -223,7 +223,7 @@ impl HostLosses {
     }
 
     /// Returns the number of packets dropped from the queues of unresolved neighbours. The kernel's counter covers all
-    /// neighbours. If the next hop was resolved in every sample, any drops were packets for other neighbours, and the
+    /// neighbours. If the next hop was resolved in every sample, all dropped packets were for other neighbours, and the
     /// result is `None`.
     fn discarded(&self, after: &PathCounters) -> Option<u64> {
         self.unresolved?;

@@ -317,8 +317,8 @@ mod tests {
         assert_eq!(asked(server(|_| {}), SHORT), Liveness::Silent, "the query itself");
     }
 
-    /// Returns the result of probing a server whose replies are modified by `reply`, for names of a trial with a
-    /// prefix.
+    /// Probes a simulated server and returns the result. The function `reply` modifies the server's replies. The names
+    /// are those of a trial with a DNS64 prefix.
     fn asked_for_right_answers(reply: fn(&mut Vec<u8>, usize)) -> Liveness {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let plan = TrialPlan {
@@ -340,7 +340,7 @@ mod tests {
         ask(None, plan.server, &Probes { domain: &plan.domain, names, expectation }, LONG).unwrap()
     }
 
-    /// Adds an AAAA record of the question's name with this prefix, as DNS64 servers do.
+    /// Adds a synthesized AAAA record for the name in the question. The address has the prefix `prefix`.
     fn synthesize(message: &mut Vec<u8>, prefix: [u8; 12]) {
         let address = wire::name::parse_label(&message[13..28]).unwrap().octets();
         message[7] = 1;

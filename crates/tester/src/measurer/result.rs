@@ -541,8 +541,8 @@ mod tests {
     use super::*;
     use crate::authdns::host_drops::{Arrived, HostDrops, Waits};
 
-    /// Returns a trial of 1000 queries with `late` late replies, `failures` SERVFAIL replies, and `slow` queries at
-    /// AuthDNS.
+    /// Returns a trial of 1000 queries with `late` late replies, `failures` SERVFAIL replies, and `slow` queries to
+    /// which AuthDNS replied slowly.
     fn weighed_with(late: u64, failures: u64, slow: u64) -> TrialResult {
         let plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         let mut counts =
@@ -574,7 +574,7 @@ mod tests {
         );
     }
 
-    /// Returns a trial of 1000 queries with `failures` SERVFAIL replies, in which AuthDNS had this `part`.
+    /// Returns a trial of 1000 queries with `failures` SERVFAIL replies and the AuthDNS counters `part`.
     fn judged(failures: u64, part: AuthDelta, change: fn(&mut TrialPlan)) -> TrialResult {
         let mut plan = TrialPlan::new("[::1]:53".parse().unwrap(), Qps(1000));
         change(&mut plan);

@@ -10,7 +10,7 @@ use super::common::unique;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// For each kind of denial of an AAAA query, the labels that cause the denial, and its RCODE.
+/// For each kind of denial of an AAAA query: the labels that cause the denial, and the RCODE of the denial.
 const DENIALS: [(&str, u16); 2] = [("", rcode::NOERROR), ("all-rcode-3.", rcode::NXDOMAIN)];
 /// Waiting time after which a TTL of six seconds has expired. The time includes one second for rounding.
 const OVER: Duration = Duration::from_millis(7200);

@@ -126,8 +126,8 @@ fn random() -> u32 {
     RandomState::new().hash_one(0) as u32
 }
 
-/// Returns the addresses in the records of type `wanted` of a response. The answer section of the response begins at
-/// octet `at`.
+/// Returns the addresses in those records of a response that have the type `wanted`. The answer section of the response
+/// begins at octet `at`.
 fn addresses_in(reply: &[u8], at: usize, wanted: u16) -> Reply {
     let Some(message) = Message::new(reply) else { return Reply::Silent };
     if message.rcode() != Rcode::NOERROR {
