@@ -60,7 +60,7 @@ pub(super) enum Progress {
     Ended,
 }
 
-/// The part of a worker that answers client queries.
+/// Handler of the client queries of one worker.
 pub(super) struct Frontend {
     worker: WorkerId,
     shared: Arc<Shared>,
@@ -72,7 +72,7 @@ pub(super) struct Frontend {
 }
 
 impl Frontend {
-    /// Creates the part of a worker that answers client queries.
+    /// Creates the handler of a worker's client queries.
     pub(super) fn new(
         worker: WorkerId,
         shared: Arc<Shared>,

@@ -622,7 +622,7 @@ mod tests {
             self.below(calls) == 0
         }
 
-        /// Returns a frame close to one of the claims.
+        /// Returns a frame that matches one of the test's [`Claim`]s, or that differs only slightly from such a frame.
         fn frame(&mut self) -> Vec<u8> {
             let claims = claims();
             let claim = &claims[self.below(claims.len())];

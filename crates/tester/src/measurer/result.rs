@@ -50,11 +50,11 @@ pub struct TrialResult {
     /// Number of queries with each outcome.
     #[serde(flatten)]
     pub counts: Counts,
-    /// Valid replies per second of sending.
+    /// Number of valid replies divided by the duration of sending in seconds.
     pub throughput: f64,
     /// Packets that the tester's host dropped.
     pub tester_drops: u64,
-    /// Dropped packets by point of loss on the tester's host.
+    /// Number of packets dropped on the tester's host, for each point of loss.
     pub tester_drops_at: TesterDrops,
     /// Round-trip times of valid replies in microseconds; absent if no reply was valid.
     pub rtt_us: Option<Rtt>,
@@ -102,7 +102,8 @@ pub struct TrialResult {
     /// result of one tester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Box<ShardPart>>,
-    /// Results for each interval of send time, if requested by the plan; not part of the JSON object.
+    /// Results for each time interval, if requested by the plan. A query belongs to the interval in which it was sent.
+    /// Not part of the JSON object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
     /// Error that prevented writing the requested records. In case of an error, there is no file of records, but the
@@ -122,7 +123,7 @@ pub struct NamesUsed {
     pub count: u64,
 }
 
-/// Packets dropped on the tester's host during the trial, by point of loss.
+/// Number of packets dropped on the tester's host during the trial, for each point of loss.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -309,7 +310,7 @@ pub struct Findings {
     pub reasons: Vec<Reason>,
     /// Observations that did not affect the verdict.
     pub warnings: Vec<Warning>,
-    /// Results for each interval of send time, if requested by the plan.
+    /// Results for each time interval, if requested by the plan. A query belongs to the interval in which it was sent.
     pub intervals: Option<Intervals>,
 }
 
@@ -587,7 +588,7 @@ mod tests {
         trial
     }
 
-    /// Returns AuthDNS's part in a trial of 1000 names, each queried once.
+    /// Returns the AuthDNS counters of a trial of 1000 names, each queried once.
     fn right_part() -> AuthDelta {
         let zone = ZoneFacts { domain: "dns64perf.test".into(), aaaa_share: Share::ZERO };
         AuthDelta {
