@@ -47,7 +47,7 @@ pub(crate) const fn arrives(
     hook(name, caught_by, Hooks { arrives: Some(change), ..NO_HOOKS })
 }
 
-/// Returns a mutant that answers no query any more after the first message for which `deadly` is true.
+/// Returns a mutant that stops answering after the first message for which `deadly` returns true.
 pub(crate) const fn dies(
     name: &'static str,
     caught_by: &'static str,

@@ -72,11 +72,11 @@ pub(super) struct Translation {
     pub flags: Vec<(&'static str, bool)>,
 }
 
-/// Minimum length of a prefix entry in the result, including its comment, in octets.
+/// Minimum length, in octets, of a prefix entry in the resulting configuration, including its comment.
 pub(super) const LEAST_OF_PREFIX: usize = 32;
 
 impl Translation {
-    /// Returns a lower bound for the length of this table in the result, in octets.
+    /// Returns a lower bound, in octets, for the length of this table in the resulting configuration.
     pub(super) fn least_len(&self) -> usize {
         let ranges = self.prefixes.iter().filter_map(|prefix| prefix.ranges.as_ref());
         let exclude = self.exclude.as_ref().map(|exclude| exclude.without(&Addresses::all_ipv4()));
@@ -86,7 +86,7 @@ impl Translation {
     }
 }
 
-/// A `[[group]]`: clients, and the translation for them.
+/// A `[[group]]`: clients, and the translation rules for these clients.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub clients: Addresses,

@@ -299,7 +299,7 @@ fn domains(names: &Node) -> Option<Vec<&str>> {
     }
 }
 
-/// Converts the contents of a config.yaml of version 6.
+/// Converts the contents of a config.yaml of Knot Resolver 6.
 fn yaml(root: &Node, draft: &mut Draft) {
     let validates = root.get("dnssec").and_then(Node::text) != Some("false");
     if validates {
@@ -432,8 +432,8 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
     }
 }
 
-/// Converts views that refuse clients or disable synthesis. If several views match an address, the
-/// view with the smallest network applies. Other keys of a view add a note.
+/// Converts views that refuse clients or disable synthesis. If several views match an address, the view with the
+/// smallest network applies. For each other key of a view, a note is added.
 fn views_yaml(views: &[Node], draft: &mut Draft) {
     let (mut allowed, mut untranslated) = (everything(true), everything(false));
     for view in views {

@@ -111,8 +111,8 @@ pub(crate) fn xdp_config(interface: Option<&String>, mode: XdpMode) -> Option<Xd
     interface.map(|name| XdpConfig { interface: named(name), mode: mode.resolve() })
 }
 
-/// Checks a plan against this host: the first name must be in its block, this process must be allowed to use the CPUs,
-/// the source addresses must be local, and AF_XDP requires an interface that leads to the server.
+/// Checks a plan against this host: the first name must be inside the block of names, this process must be allowed to
+/// use the CPUs, the source addresses must be local, and AF_XDP requires an interface that leads to the server.
 ///
 /// # Errors
 /// Returns an error if one of these conditions is not met.
@@ -266,8 +266,8 @@ impl NewSearch {
     }
 }
 
-/// Checks that the block of names is sufficient for the longest possible search, and returns the search. If the user
-/// gave no block (`are_given` is false), the block is enlarged if necessary.
+/// Checks that the block of names is sufficient for the longest possible search, and returns the plan of the search. If
+/// the user gave no block (`are_given` is false), the block is enlarged if necessary.
 ///
 /// # Errors
 /// Returns an error if a trial of the search is impossible. Also returns an error if there are too few names and
@@ -319,7 +319,7 @@ impl NewSearch {
         Ok(method)
     }
 
-    /// Returns the self-test that validates the tester, if the user gave one.
+    /// Returns the result of the self-test that validates the tester, if the user supplied such a result.
     fn self_test(&self) -> Result<Option<PassedSelfTest>, Failure> {
         let rate_only =
             |passed| PassedSelfTest { passed, delta: self.delta, compliant: false, sent: None };
@@ -629,8 +629,9 @@ impl Resperf {
 }
 
 impl Dns64perf {
-    /// Plans a trial with the rate and the number of source ports that dns64perf++ would use for the arguments. The
-    /// queries are evenly spaced, whereas each of the t threads of dns64perf++ sends a burst of n queries every d ns.
+    /// Plans a trial with the rate and the number of source ports that dns64perf++ would use for the same arguments.
+    /// The queries are evenly spaced, whereas each of the t threads of dns64perf++ sends a burst of n queries every d
+    /// ns.
     ///
     /// # Errors
     /// Returns an error if the arguments define no load.

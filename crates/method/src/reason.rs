@@ -89,7 +89,7 @@ pub enum HostLoss {
 pub struct ZoneFacts {
     /// Name of the zone.
     pub domain: String,
-    /// Fraction of names with an AAAA record (α).
+    /// Fraction of the names in the zone that have an AAAA record (α).
     pub aaaa_share: Share,
 }
 
@@ -200,7 +200,7 @@ pub enum Reason {
     },
     /// The disk was too slow to store a record of each query.
     RecordsLost {
-        /// Number of missing records.
+        /// Number of queries without a stored record.
         records: u64,
     },
     /// The tester's host lost packets in its sockets or in a lower layer of the network stack.
@@ -375,7 +375,7 @@ pub enum Reason {
     },
 }
 
-/// The variant of a [`Reason`] or a [`HostLoss`], without the data in its fields.
+/// Kind of a reason: the variant of a [`Reason`] or a [`HostLoss`], without the data in its fields.
 #[derive(
     Clone,
     Copy,

@@ -109,7 +109,7 @@ pub struct WrongCounts {
     pub rcode: BTreeMap<u8, u64>,
     /// Number of replies with the TC bit set (RFC 1035 §4.1.1).
     pub truncated: u64,
-    /// Number of replies with an AAAA record with a wrong address for the name.
+    /// Number of replies in which the address of an AAAA record does not belong to the queried name.
     pub address: u64,
     /// Number of replies that cannot be parsed as an answer.
     pub malformed: u64,
@@ -131,7 +131,7 @@ pub mod by_number {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    /// Writes the RCODE numbers as keys.
+    /// Serializes the counts with the RCODE numbers as keys.
     ///
     /// # Errors
     /// Returns any error from the serializer.

@@ -59,8 +59,8 @@ unsafe impl Send for ReceiveBatch {}
 pub struct Datagram<'a> {
     /// Payload. With receive offload, the concatenated payloads of several datagrams.
     pub bytes: &'a [u8],
-    /// If `bytes` contains several datagrams, the length of each of them except the last, which may be shorter;
-    /// otherwise `None`.
+    /// Length of each datagram if `bytes` contains several datagrams, otherwise `None`. The last datagram may be
+    /// shorter.
     pub segment: Option<usize>,
     /// Wall-clock time at which the kernel received the datagram; `None` if timestamps are not enabled on the socket.
     pub received: Option<Nanos>,
@@ -248,9 +248,9 @@ impl ReceiveBatch {
         None
     }
 
-    /// Returns the position and length of the ancillary data that contains the destination address of datagram `i`.
-    /// Sent with the reply, this data sets the reply's source address. The kernel would reject other ancillary data,
-    /// such as timestamps.
+    /// Returns the position and length of the ancillary data that contains the destination address of datagram `i`. If
+    /// this data is sent with the reply, it sets the reply's source address. The kernel would reject other ancillary
+    /// data, such as timestamps.
     fn return_address(&self, i: usize) -> (*mut c_void, usize) {
         let message = &raw const self.headers[i].msg_hdr;
         // SAFETY: as in `datagram`: the kernel wrote the control data and its length, so the CMSG macros stay inside

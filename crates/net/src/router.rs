@@ -49,9 +49,9 @@ impl RouterSocket {
         Ok(router)
     }
 
-    /// Opens the socket without binding it to the interface. Until the socket is bound, messages from any link may
-    /// arrive, and until the filter is set, also messages of any type. [`RouterSocket::receive`] discards messages from
-    /// other links. The caller must check the type.
+    /// Opens the socket without binding it to the interface. Before the socket is bound, messages from any link may
+    /// arrive. Before the filter is set, messages of any type may arrive. [`RouterSocket::receive`] discards messages
+    /// from other links. The caller must check the type.
     fn open_on_all_links(interface: &str) -> io::Result<RouterSocket> {
         let index = if_nametoindex(interface)?;
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;

@@ -164,8 +164,8 @@ pub(crate) fn html(runs: &[Run], change: Option<Table>) -> String {
     out + "</body></html>\n"
 }
 
-/// Returns the first screen: the main results, the time of the measurement, the comparison of the
-/// servers with a figure, and the caveats.
+/// Returns the first screen: the main results, the time of the measurement, the comparison of the servers (a table and
+/// a figure), and the caveats.
 fn first_screen(runs: &[Run]) -> String {
     let (mut out, mut all_caveats) = (String::new(), String::new());
     for run in runs {

@@ -36,7 +36,7 @@ pub const CLASS_IN: u16 = 1;
 #[error("malformed DNS message")]
 pub struct Malformed;
 
-/// A message with at least a header.
+/// A DNS message in wire format, which contains at least a complete header.
 #[derive(Clone, Copy)]
 pub struct Message<'a> {
     bytes: &'a [u8],

@@ -25,8 +25,8 @@ pub fn sentence(keys: &[String]) -> String {
     text
 }
 
-/// Returns a plan in the form that the journal stores. The plan is converted to text and back,
-/// because this conversion can change the last digit of a number in the journal.
+/// Returns a plan as it would be after storage in the journal. The plan is converted to text and back, because this
+/// conversion can change the last digit of a number.
 fn value(plan: &impl Serialize) -> Value {
     let text = serde_json::to_string(plan).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()

@@ -38,8 +38,8 @@ impl Counts {
         }
     }
 
-    /// Returns three values for each level of requirement: its name in `results.csv`, its name in
-    /// texts, and its numbers of checks by outcome.
+    /// Returns three values for each level of requirement: its name in `results.csv`, its name in texts, and the number
+    /// of its checks with each outcome.
     pub fn by_level(&self) -> [(&'static str, &'static str, Count); 4] {
         [
             ("must", "MUST", self.must),
@@ -62,8 +62,8 @@ pub struct ConformResult {
     pub missing: Option<NoResult>,
     /// The way in which the DUT failed during the checks; absent if it did not die or hang.
     pub ended: Option<DutEnd>,
-    /// The variant of the DUT's configuration in which the DUT died or hung. Absent if this
-    /// happened in the usual configuration, or if the DUT did not die or hang.
+    /// The variant of the DUT's configuration in which the DUT died or hung. Absent if the DUT died or hung in its
+    /// usual configuration, or if it did neither.
     pub ended_in: Option<String>,
     /// CPU placement of the DUT; absent if it was not observed.
     #[serde(rename = "place")]

@@ -10,7 +10,7 @@ use units::counted;
 use crate::plan::Point;
 use crate::record::Entry;
 
-/// Role of the single machine that runs all servers in topology loopback.
+/// Role of the single machine that runs all servers in the topology "loopback".
 pub(crate) const ALL_ROLES: &str = "all";
 
 /// Hosts that changed in the same way at the same moment.
@@ -19,7 +19,7 @@ pub struct HostChange {
     /// Roles of the hosts: "tester", "dut" or "auth". "tester N" and "auth N" are further hosts of
     /// a role. "all" is the single machine of a campaign on loopback.
     pub roles: Vec<String>,
-    /// The facts about the hosts that changed.
+    /// The changed facts about the hosts.
     pub facts: Vec<FactChange>,
     /// Number of trials that had ended before the change.
     pub trials_before: usize,

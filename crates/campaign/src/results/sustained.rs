@@ -33,8 +33,9 @@ pub struct Sustained {
     /// For each valid trial in which the DUT died or hung, the way in which it failed. If there is
     /// such a trial, there are no values for CPU use, latency and memory.
     pub ended: Vec<DutEnd>,
-    /// Present if the measurement point is void: AuthDNS's counters show that the DUT was not
-    /// measured under the conditions of this point.
+    /// Difference between the observed and the requested AAAA record rate (α) or cache hit rate (β), as shown by
+    /// AuthDNS's counters. Such a difference makes the measurement point void, so that it has no result. Absent if
+    /// there is no such difference.
     pub void: Option<Deviation>,
     /// CPU use of the DUT without the transient, in cores, summarized over the trials.
     pub cpu: Option<Summary>,
@@ -88,9 +89,8 @@ impl Sustained {
         self.passed == Some(true) && self.ended.is_empty() && self.void.is_none()
     }
 
-    /// True if there is a valid trial, and one of these conditions holds: a valid trial failed, the
-    /// DUT died or hung, or the requested conditions were not met. In charts, a mark replaces the
-    /// value.
+    /// True if there is a valid trial, and one of these conditions holds: a valid trial failed, the DUT died or hung,
+    /// or the requested conditions were not met. Charts then show a mark instead of the value.
     pub fn has_failed(&self) -> bool {
         self.passed.is_some() && !self.is_sound()
     }
@@ -141,8 +141,8 @@ pub(super) struct ValidTrials<'a> {
 }
 
 impl<'a> ValidTrials<'a> {
-    /// Collects the valid trials of a measurement point. `replay` is `None` if the rate depends on
-    /// a different point that has no result.
+    /// Collects the valid trials of a measurement point. `replay` contains the trials of the point. It is `None` if the
+    /// rate depends on a different point that has no result.
     pub(super) fn new(
         recorded: &Recorded<'_>,
         point: &Point,
@@ -171,9 +171,9 @@ impl<'a> ValidTrials<'a> {
     }
 }
 
-/// Returns the result of the trials at one rate. `replay` is `None` if the rate depends on a
-/// different measurement point that has no result. `duration` is the duration of sending in each
-/// trial, in seconds. The first `transient` seconds of each trial are excluded from the CPU use.
+/// Returns the result of the trials at one rate. `replay` contains the trials. It is `None` if the rate depends on a
+/// different measurement point that has no result. `duration` is the duration of sending in each trial, in seconds. The
+/// first `transient` seconds of each trial are excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,
@@ -222,8 +222,8 @@ pub(crate) fn latency(all: &[Rtt]) -> Option<Latency> {
     Some(Latency { p50: median(|r| r.p50)?, p99: median(|r| r.p99)?, p999: median(|r| r.p999)? })
 }
 
-/// Returns the mean CPU use of a trial without its initial transient, in cores. An incomplete last
-/// second is excluded, because part of it may be after the trial.
+/// Returns the mean CPU use of a trial without its initial transient, in cores. An incomplete last second is excluded,
+/// because part of it may lie after the end of the trial.
 fn steady_cpu(m: &Measured, transient: f64, duration: f64) -> Option<f64> {
     let (skip, length) = (transient.ceil() as usize, duration as usize);
     let steady = m.cpu.dut.get(skip..length.min(m.cpu.dut.len()))?;

@@ -171,12 +171,12 @@ impl Drop for LargeFilesGuard {
 /// The names for which AuthDNS answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ServedNames {
-    /// The names of trials.
+    /// The names that trials query.
     OfTrials {
-        /// Share of the names with an AAAA record (α).
+        /// Share of these names that have an AAAA record (α).
         aaaa: Share,
     },
-    /// The names of the conformance checks.
+    /// The names that the conformance checks query.
     CheckAccess,
 }
 

@@ -67,8 +67,8 @@ fn points_of_one_rate_at_a_place_make_no_curve() {
     );
 }
 
-/// Each table or figure with measurements of a server in the papers has a measurement point in the
-/// built-in plan `paper`.
+/// For each table or figure of the papers that shows measurements of a server, the built-in plan `paper` has a
+/// measurement point.
 #[test]
 fn all_measurements_of_the_papers_are_covered() {
     let plan = Plan::load(Path::new("paper")).unwrap();

@@ -4,8 +4,8 @@
 //! Some checks do not need a test zone. If there is one, these checks query a name in it. Otherwise they query
 //! `ipv4only.arpa`, because every DNS64 server returns AAAA records for that name (RFC 7050).
 //!
-//! The RFCs allow a server not to reply to a malformed message. The checks therefore accept a missing reply, for which
-//! they wait one second at most. If there is a reply, it must be FORMERR.
+//! The RFCs allow a server not to reply to a malformed message. The checks therefore wait at most one second for a
+//! reply, and accept that there is none. If there is a reply, it must be FORMERR.
 
 mod common;
 mod cookies;
@@ -15,7 +15,7 @@ mod malformed;
 
 use crate::check::{Check, Level, Need};
 
-/// Common fields of most checks. Each check sets the other fields.
+/// Values of the fields that are the same in most checks. Each check sets its other fields itself.
 const BASE: Check = Check { rfc: 1035, section: "4.1.1", needs: &[], ..Check::BASE };
 
 const RFC6891: Check = Check { rfc: 6891, level: Level::Must, ..BASE };

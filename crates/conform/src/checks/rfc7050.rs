@@ -594,8 +594,8 @@ fn reverse_is(t: &mut Trial<'_>, wanted: &Name) -> Judged {
     })
 }
 
-/// Requires that the PTR record of 192.0.0.170 is that of the test authoritative server. The target of this record
-/// exists nowhere else.
+/// Requires that the PTR record of 192.0.0.170 is that of the test authoritative server. No other server has a record
+/// with this target.
 fn reverse_is_not_special(t: &mut Trial<'_>) -> Judged {
     let wanted = ptr_target(t, WELL_KNOWN[0])?;
     reverse_is(t, &wanted)

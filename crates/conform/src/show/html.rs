@@ -7,7 +7,7 @@ use super::board::{Board, Row};
 use super::{COLUMNS, GROUPS, is_hidden, numbers, origin, quoted, verdict_word};
 use crate::outcome::{Outcome, Report, Verdict};
 
-/// CSS rules for [`scoreboard`]. All rules apply only inside elements of the class `conform`.
+/// CSS rules for the scoreboard ([`scoreboard`]). All rules apply only inside elements of the class `conform`.
 pub const STYLE: &str = "\
 .conform{--line:#d8d8d8;--soft:#f4f4f2;--bad:#a3180e;--dim:#5f5f5a;--good:#1c6b35}\
 @media(prefers-color-scheme:dark){.conform{--line:#3a3c40;--soft:#222427;\

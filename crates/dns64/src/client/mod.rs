@@ -1,4 +1,4 @@
-//! The client side: query parsing, rate limits, and encoding of replies.
+//! Handling of client messages: query parsing, rate limits, and encoding of replies.
 
 pub(crate) mod cookies;
 mod hinted;

@@ -124,7 +124,7 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Processes the result of a query over TCP.
+    /// Processes the result of an upstream query over TCP.
     pub(crate) fn on_tcp(&mut self, id: FetchId, message: Result<Vec<u8>, TcpFailure>) {
         self.current = Some(id);
         let Some((server, cause)) =
@@ -247,7 +247,7 @@ fn dislikes(message: &Message<'_>) -> bool {
     matches!(message.rcode(), Rcode::FORMERR | Rcode::NOTIMP)
 }
 
-/// True if the message has an EDNS part.
+/// True if the message has an OPT record (EDNS).
 fn speaks_edns(message: &Message<'_>) -> bool {
     let Ok(at) = message.skip_name(HEADER_LEN).map(|end| end + 4) else { return false };
     let at = if message.qdcount() == 0 { HEADER_LEN } else { at };

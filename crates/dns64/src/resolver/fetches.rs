@@ -20,7 +20,7 @@ pub(super) struct Fetches {
     /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
     hasher: RandomState,
     generation: u32,
-    /// Generation number at the last reload.
+    /// Generation number of the fetch that was inserted last before the last reload.
     rerouted_at: u32,
     /// Number of fetches in flight that began before the last reload.
     older: usize,
@@ -97,7 +97,7 @@ impl Fetches {
         self.slab.iter().flat_map(|(_, fetch)| fetch.state.servers()).collect()
     }
 
-    /// Assigns each fetch the upstreams that apply to its name after a reload.
+    /// Called after a reload: assigns to each fetch in flight the upstreams that now apply to its name.
     pub(super) fn reroute(&mut self, settings: &Settings) {
         (self.rerouted_at, self.older) = (self.generation, self.slab.len());
         for (_, fetch) in &mut self.slab {

@@ -13,16 +13,17 @@ use crate::shares::client::ClientId;
 /// type. The resolver returns waiters unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// A client query without a reply yet (`server::jobs`).
+    /// A client query that has not been answered yet (`server::jobs`).
     Job(JobId),
 }
 
-/// A caller that waits for a fetch, with its budget slot and the time at which it gets a stale answer.
+/// A caller that waits for a fetch, with its slot in the budget for outstanding queries, and the time at which it gets
+/// a stale answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueuedWaiter {
     /// The caller that gets the result.
     pub(crate) waiter: Waiter,
-    /// Budget slot of the client query.
+    /// Slot that the client query occupies in the budget for outstanding queries.
     pub(super) slot: Slot,
     /// Time at which the waiter gets a stale answer if there is no other answer yet, or [`NEVER`]
     /// if the waiter waits until the fetch completes.
@@ -47,8 +48,8 @@ pub(crate) struct ResolveRequest {
     /// True for the first upstream query of a client query. The limits per client apply only to this first upstream
     /// query, because the rejection of a later one would waste the work done so far.
     pub(crate) first: bool,
-    /// True if the client query has already waited unsuccessfully for upstreams. Another wait would
-    /// be too long for its client (RFC 8767 §5), so a stale answer is used at once.
+    /// True if the client query has already waited unsuccessfully for upstreams. A second wait would be too long for
+    /// its client (RFC 8767 §5), so a stale answer is used at once.
     pub(crate) waited_before: bool,
     /// Maximum age of the answer, in seconds.
     pub(crate) max_age: u32,
@@ -75,10 +76,10 @@ pub(crate) enum Rejection {
     TooLate,
     /// The maximum number of fetches in flight, or of waiting client queries, has been reached.
     NoRoom,
-    /// The client, or a network that contains it, has reached its limit.
+    /// The client, or a network that contains it, has reached its limit on outstanding queries.
     ClientShare,
-    /// The name is in a failing subtree, and the limit of the subtree, or the client's limit within it, has been
-    /// reached.
+    /// The name is in a subtree of the DNS whose queries fail. The limit on outstanding queries for this subtree, or
+    /// the client's limit within the subtree, has been reached.
     FailingSubtree,
 }
 
@@ -94,7 +95,7 @@ pub(crate) struct Completed {
 /// A fetch that is being completed. Not all of its waiters have been notified yet.
 pub(super) struct Completion {
     pub(super) waiters: Waiters,
-    /// The question, if other workers may wait for it.
+    /// The question, if other workers may wait for its result.
     pub(super) claimed_key: Option<Key>,
 }
 

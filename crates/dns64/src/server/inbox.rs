@@ -29,9 +29,8 @@ pub(super) enum WorkerMessage {
     Completed(Key, Outcome),
 }
 
-/// Maximum number of upstream datagrams waiting in an inbox: twice the number that the rings of a
-/// queue can hold. All other messages belong to connections or fetches, which are limited
-/// elsewhere.
+/// Maximum number of upstream datagrams waiting in an inbox: twice the number that fits into the rings of an AF_XDP
+/// queue. All other messages belong to connections or fetches, which are limited elsewhere.
 pub(super) const MOST_ANSWERS: usize = 4096;
 
 /// Sending side of a worker's inbox.

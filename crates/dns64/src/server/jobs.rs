@@ -18,15 +18,15 @@ pub(super) struct Job {
     pub(super) arrived: Nanos,
     /// Cookie that may verify the client's address (RFC 7873).
     pub(super) cookie: Option<Cookie>,
-    /// Maximum size of a UDP reply that is not rate limited, in octets. It is a multiple of the
-    /// query's size.
+    /// Maximum size, in octets, of a UDP reply to which no rate limit applies. This size is a multiple of the query's
+    /// size.
     pub(super) unlimited: u32,
     /// Trace of a query from `dns64d explain`. `None` for a client query.
     pub(super) trace: Option<Box<Trace>>,
 }
 
 impl Job {
-    /// Records an event if the query is explained.
+    /// Records an event in the trace of the query, if the query has a trace.
     #[inline]
     pub(super) fn record(&mut self, record: impl FnOnce(&mut Trace)) {
         if let Some(trace) = &mut self.trace {

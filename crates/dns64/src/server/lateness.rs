@@ -1,8 +1,8 @@
 //! Age of client datagrams in the receive queue of a socket.
 //!
-//! A worker that cannot keep up reads datagrams long after their arrival. A reply after the
-//! client's retry is useless, and delays datagrams that could be answered in time. During overload,
-//! datagrams are therefore dropped in two places:
+//! A worker that cannot keep up reads datagrams long after their arrival. If the client has already retried, a reply is
+//! useless. The time spent on it delays the replies to other datagrams. During overload, datagrams are therefore
+//! dropped in two places:
 //!
 //! - The kernel drops arriving datagrams at random, so that the oldest one in the queue has an age of about [`TARGET`].
 //!   The drop probability is controlled as in PIE (RFC 8033 §4.2). This saves the CPU time of reading a datagram that
@@ -15,9 +15,9 @@
 //!   └──── no datagrams left for CALM ───┘  └── datagram of age OLDEST ──► dropping ┘
 //! ```
 //!
-//! Timestamps cost instructions for each datagram, in the kernel too. They are therefore enabled
-//! only while a worker watches the age. For datagrams that were queued before that, the timestamp
-//! is the time of reading.
+//! Timestamps cost instructions for each datagram, in the kernel too. They are therefore enabled only while a worker
+//! watches the age. For a datagram that was queued before timestamps were enabled, the timestamp is the time at which
+//! the worker reads it.
 
 use units::{Nanos, Share};
 
@@ -50,7 +50,7 @@ const MOST_DROPPED: f64 = 0.9;
 pub(super) enum Change {
     /// New probability with which the kernel drops an arriving datagram.
     Drop(Share),
-    /// Timestamps are no longer needed.
+    /// Disable timestamps, because they are no longer needed.
     StopTimestamps,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Lateness {
     watches_until: Option<Nanos>,
     /// True while the worker drops datagrams older than [`YOUNG`].
     drops: bool,
-    /// Age of the oldest datagram in the last batch, apart from the datagrams that the worker dropped.
+    /// Age of the oldest datagram that remained in the last batch after the worker had dropped old datagrams.
     age: Nanos,
     /// Age of the oldest datagram at the last change of the drop probability.
     age_before: Nanos,

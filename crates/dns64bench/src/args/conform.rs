@@ -91,7 +91,7 @@ pub(crate) enum StatusSocketLocation {
     OverSsh {
         /// Host name for ssh, optionally with a user name.
         host: String,
-        /// Path of the socket on the different host.
+        /// Path of the socket on that host.
         path: String,
     },
 }

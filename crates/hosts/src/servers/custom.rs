@@ -1,4 +1,4 @@
-//! Any server, controlled by commands in the plan.
+//! Driver for server software without a driver of its own. Commands in the plan control such a server.
 
 use crate::servers::driver::{Driver, Program, Ready, ThreadOption, Translate, Version};
 

@@ -1,4 +1,4 @@
-//! Reads the values of figures back from the data attributes and the positions of the marks.
+//! Reads back the values that a figure shows, from the data attributes and the positions of its marks.
 
 use crate::chart::draw::text_width;
 
@@ -15,7 +15,7 @@ pub(crate) struct Mark {
     pub(crate) y: Vec<f64>,
     /// Lower and upper ends of the range that the mark shows.
     pub(crate) range: (Vec<f64>, Vec<f64>),
-    /// State of the mark: a lower bound, or failed.
+    /// State of the mark: `at-least` for a lower bound, `failed` if trials failed, otherwise empty.
     pub(crate) state: String,
 }
 

@@ -1,4 +1,4 @@
-//! Tables, figure and rows of closed loops.
+//! Section of the report about closed-loop measurements: tables, a figure, and the rows of the CSV file.
 
 use campaign::plan::{Point, WithThreads};
 use campaign::results::{Circumstances, ClosedLoopResult, DutResult, NoResult, by_key};

@@ -65,21 +65,21 @@ impl Ramp {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// The planned time was over.
+    /// Sending ended because the planned time was over.
     Time,
-    /// Too many queries in flight.
+    /// Sending ended because too many queries were in flight.
     Outstanding {
-        /// Queries in flight.
+        /// Number of queries in flight.
         queries: usize,
     },
-    /// The tester was too slow.
+    /// Sending ended because the tester was too slow.
     Behind {
         /// Number of queries that are due but have not been sent.
         queries: u64,
         /// Current rate in queries per second.
         rate: f64,
     },
-    /// There were no more queries.
+    /// Sending ended because there were no more queries.
     NoMore {
         /// Current rate in queries per second.
         rate: f64,

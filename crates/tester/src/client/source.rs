@@ -187,7 +187,7 @@ impl QueryFile {
         warnings
     }
 
-    /// Returns the size in octets.
+    /// Returns the size of the stored questions in octets.
     pub fn octets(&self) -> usize {
         self.records.capacity()
     }
@@ -246,8 +246,8 @@ impl Source {
         }
     }
 
-    /// Returns the position of the answer section in a reply with an ID that matches, or `None` if the reply is for a
-    /// different question.
+    /// Returns the position of the answer section in `message`, a reply with the ID of the query for `asked`. Returns
+    /// `None` if the reply is for a different question.
     #[inline]
     pub(super) fn answers_at(
         &self,

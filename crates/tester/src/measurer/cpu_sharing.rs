@@ -1,6 +1,6 @@
 //! Threads of dns64bench and dns64d that share the sender's CPU. A sender has real-time priority only if there are no
-//! such threads. Otherwise a sender with real-time priority would delay AuthDNS, the receiver or a DUT on the same CPU,
-//! and the delay would count against the DUT.
+//! such threads. If there were, a sender with real-time priority would delay AuthDNS, the receiver or a DUT on the same
+//! CPU. This delay would count against the DUT.
 
 use std::fs;
 

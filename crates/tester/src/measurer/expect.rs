@@ -97,7 +97,7 @@ pub struct PrefixError {
 /// Required contents of a trial's replies.
 #[derive(Clone, Debug)]
 pub struct Expectation {
-    /// Share of names with a native AAAA record.
+    /// Share of the queried names that have a native AAAA record.
     pub aaaa_share: Share,
     /// True if the address of a native AAAA record is checked.
     pub check_own_aaaa: bool,
@@ -200,8 +200,8 @@ pub(crate) fn whole_rcode(message: &Message<'_>, at: usize) -> Rcode {
     message.rcode().extended(opt.map_or(0, |opt| opt.rcode_bits))
 }
 
-/// Returns the offset of the answer section in a reply with an ID that matches a query for `name`. Returns `None` if the
-/// reply does not answer this query.
+/// Returns the offset of the answer section in a reply with the ID of a query for `name`. Returns `None` if the reply
+/// does not answer this query.
 #[inline]
 pub(crate) fn answers_at(
     message: &Message<'_>,

@@ -40,14 +40,14 @@ pub(super) struct Received {
     /// Round-trip times of valid replies, in nanoseconds.
     pub(super) rtt: Histogram<u64>,
     pub(super) intervals: Option<Intervals>,
-    /// Datagrams read from the sockets, whether valid or not.
+    /// Number of datagrams read from the sockets, whether valid or not.
     pub(super) datagrams: u64,
-    /// Packets dropped by AF_XDP rings.
+    /// Number of received packets that were dropped because no frame or ring entry of an AF_XDP queue was free.
     pub(super) ring_drops: u64,
     pub(super) faults: Vec<Reason>,
 }
 
-/// State of a sent query until its slot in the ledger is freed.
+/// State of a sent query until its slot in the table of send times is freed.
 #[derive(Clone, Copy)]
 struct Slot {
     received: Nanos,
@@ -329,8 +329,8 @@ impl Receiver {
 /// replies unread.
 struct ReadUpTo(Nanos);
 
-/// Maximum delay before queries are given up while unread packets remain. The ledger is large enough for a longer
-/// delay.
+/// Maximum delay before queries are given up while unread packets remain. The table of send times is large enough for a
+/// longer delay.
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {
@@ -351,11 +351,12 @@ struct State {
     swept: u64,
     received: Received,
     recorder: Option<PairRecorder>,
-    /// Queries with a final outcome, including send errors.
+    /// Number of queries that have a final outcome, including queries with send errors.
     decided: u64,
-    /// Packets since the last call of [`State::take_activity`].
+    /// Number of packets received since the last call of [`State::take_activity`].
     seen: u64,
-    /// Datagrams from the server that contain several joined replies. Only the first reply in each datagram is read.
+    /// Number of datagrams from the server that contain several joined replies. Only the first reply in each datagram
+    /// is read.
     joined: u64,
 }
 

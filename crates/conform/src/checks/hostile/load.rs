@@ -1,5 +1,5 @@
-//! Scripts for situations in which the server must limit its work: alias chains, upstream failures, heavy load, and
-//! malformed messages.
+//! Scripts of the checks for situations in which the server must limit its work: alias chains, upstream failures, heavy
+//! load, and malformed messages.
 
 use std::collections::HashMap;
 use std::thread;

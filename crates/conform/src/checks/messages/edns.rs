@@ -1,4 +1,4 @@
-//! Scripts: OPT records and their contents.
+//! Scripts of the checks for OPT records and their contents.
 
 use domain::base::Message as Parsed;
 use domain::base::iana::{Class, Rtype};

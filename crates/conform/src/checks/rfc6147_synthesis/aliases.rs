@@ -135,7 +135,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Queries the AAAA records of a new name, whose alias chain ends at a name with the address 1.2.3.4. Requires the
-/// correct addresses, owned by the last name, and each alias of the chain.
+/// correct addresses in AAAA records of the last name, and a CNAME record for each step of the chain.
 fn followed(t: &mut Trial<'_>, labels: &str) -> Judged {
     let (name, reply) = synthesized(t, labels, &["1.2.3.4"])?;
     has_aliases(&reply, &way(t, &name))

@@ -1,13 +1,12 @@
 //! The sockets to the upstreams, and the ids in use on each socket. A port may also send and
 //! receive over AF_XDP ([`super::xdp`]).
 //!
-//! An attacker must guess a source port and an id (RFC 5452 §4). Each upstream has several source
-//! ports, which the kernel draws at random. Each query uses one of these ports and a random id. Up
-//! to [`SHARE_A_PORT`] queries of one turn (one pass of the worker's event loop) share a port, so
-//! that they are sent in one pass through the network stack. Further queries use another port, so
-//! that concurrently outstanding queries have different ports (RFC 5452 §9.2). At most half of a
-//! port's ids are in use at once, so that random draws find a free id. After 10 000 queries, or ten
-//! minutes, a port is replaced as soon as no response is expected on it.
+//! An attacker must guess a source port and an id (RFC 5452 §4). Each upstream has several source ports, which the
+//! kernel draws at random. Each query uses one of these ports and a random id. In one pass of the worker's event loop,
+//! up to [`SHARE_A_PORT`] queries share a port, so that they are sent in one pass through the network stack. Further
+//! queries use different ports, so that concurrently outstanding queries have different ports (RFC 5452 §9.2). At most
+//! half of a port's ids are in use at once, so that random draws find a free id. After 10 000 queries, or ten minutes,
+//! a port is replaced as soon as no response is expected on it.
 //!
 //! ```text
 //! server ─► port ─► id ─► query      a port: opened ─► used 10 000 times or ten minutes ─► nothing expected ─► closed
@@ -35,12 +34,13 @@ const USES: u32 = 10_000;
 const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
 /// Maximum number of queries that are sent from one source port in one pass of the event loop. It is half of the
 /// maximum number of queries per system call. Each further port needs one system call for its queries and one for their
-/// answers. With eight queries per port, a server under load answered a sixth fewer queries.
+/// answers. With a maximum of eight queries, a server under load answered a sixth fewer queries than with this value.
 const SHARE_A_PORT: u32 = 32;
 /// Maximum number of ids in use on a source port: half of all ids, so that random draws find a free
 /// id.
 pub(crate) const MOST_IDS: usize = 32_768;
-/// Number of random draws of a port before a linear search.
+/// Maximum number of further attempts to find a usable source port at random. After that, a linear search selects the
+/// port.
 const DRAWS: usize = 8;
 
 /// Smallest poller token of an upstream socket.
@@ -59,8 +59,8 @@ pub(crate) fn from_token(token: usize) -> Option<PortId> {
 
 /// A socket on a separate source port, connected to one server.
 struct Port {
-    /// Set if answers arrive over AF_XDP. This field is dropped before the socket, while the port
-    /// is still reserved.
+    /// AF_XDP source of this port; `None` if answers arrive on the socket. This field is dropped before the socket,
+    /// while the port is still reserved.
     source: Option<XdpSource>,
     endpoint: Endpoint,
     /// The fetches that expect responses, by id.
@@ -96,14 +96,14 @@ struct ServerPorts {
     ports: Vec<Option<Port>>,
     /// Number of source ports that may be used; zero if the server is no longer configured.
     allowed: usize,
-    /// Queries to be sent at the end of this pass of the event loop. `None` until the server is
-    /// first queried. Most servers in a long list are never queried, and a queue takes 34 KiB.
+    /// Queries to be sent at the end of this pass of the event loop. A queue occupies 34 KiB, and most servers in a
+    /// long list are never queried. The value is therefore `None` until the server is first queried.
     queue: Option<SendQueue>,
     /// AF_XDP route to the server.
     route: XdpRoute,
     /// Source port for the next queries, and the number of queries queued on this port since it was selected.
     turn: Option<(usize, u32)>,
-    /// Ports with send errors since the queries were last sent, each with its error.
+    /// Ports that have had a send error in the current pass of the event loop, each with its error.
     refused: Vec<(usize, io::ErrorKind)>,
 }
 
@@ -164,8 +164,8 @@ impl Ports {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no route to the server, or if this host has no free file descriptor or id. For the
-    /// latter errors, [`is_ours`] returns true.
+    /// Returns an error if there is no route to the server, or if no file descriptor or id is free. For an error caused
+    /// by a missing file descriptor or id, [`is_ours`] returns true.
     #[inline]
     pub(crate) fn ask(
         &mut self,

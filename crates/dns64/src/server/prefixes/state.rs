@@ -46,11 +46,11 @@ pub(super) type SharedState = Rc<RefCell<State>>;
 pub(super) struct QueryState {
     /// Upstreams that are queried for their prefixes.
     upstreams: Vec<ServiceAddr>,
-    /// Upstream that announced the prefixes in effect.
+    /// Upstream that announced the prefixes now in use.
     announcer: Option<ServiceAddr>,
     /// Time of the next discovery query.
     at: Nanos,
-    /// Length of the last pause after a failed query. `None` if the last query succeeded.
+    /// Length of the last pause after a failed discovery query. `None` if the last discovery query succeeded.
     failure_pause: Option<Nanos>,
 }
 
