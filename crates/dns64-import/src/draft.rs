@@ -60,7 +60,7 @@ pub(super) struct PrefixDraft {
     pub origin: Origin,
 }
 
-/// Keys of a `[dns64]` table. For a missing key, the default of dns64d applies.
+/// Translation rules: keys of a `[dns64]` table. For a missing key, the default of dns64d applies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Translation {
     pub prefixes: Vec<PrefixDraft>,
@@ -86,7 +86,7 @@ impl Translation {
     }
 }
 
-/// A `[[group]]`: clients, and the translation rules for these clients.
+/// Clients, and the translation rules for these clients (`[[group]]`).
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub clients: Addresses,
@@ -94,7 +94,7 @@ pub(super) struct Group {
     pub origin: Option<Origin>,
 }
 
-/// A `[[forward]]`: a domain with its upstreams.
+/// A domain with its upstreams (`[[forward]]`).
 #[derive(Clone, Debug)]
 pub(super) struct Forward {
     pub domain: String,
@@ -130,16 +130,17 @@ pub(super) struct Draft {
     pub threads: Option<Located<usize>>,
     pub translation: Translation,
     pub groups: Vec<Group>,
-    /// Domains for which a `[[domain]]` entry sets `ignore-aaaa`.
+    /// Domains in which addresses are synthesized even if there are native AAAA records (`ignore-aaaa` in a
+    /// `[[domain]]` entry).
     pub ignore_aaaa: Vec<Located<String>>,
-    /// Domains for which a `[[domain]]` entry sets `off`.
+    /// Domains without synthesis (`off` in a `[[domain]]` entry).
     off: Vec<Located<String>>,
     /// Allowed clients; `None` for dns64d's default.
     pub access: Option<Located<Addresses>>,
     /// Upstreams for the root domain, that is, for all names that no [`Forward`] covers.
     pub upstreams: Vec<Located<ServiceAddr>>,
     pub forwards: Vec<Forward>,
-    /// Value of `local-zones`; `None` for dns64d's default.
+    /// Zones that dns64d answers locally (`local-zones`); `None` for dns64d's default.
     pub local_zones: Option<Located<Value>>,
     /// Domains that dns64d would answer locally by default, but whose queries must go to the root domain's upstreams.
     as_root: Vec<Located<String>>,
@@ -148,8 +149,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Sets `[table] key = value`, with the value clamped to the bounds of dns64d. The value `None`
-    /// stands for a text that is not a number. In that case, only a note is added.
+    /// Sets a numeric key (`[table] key = value`), with the value clamped to the bounds of dns64d. If the text of the
+    /// value is not a number (`None`), only a note is added.
     pub(super) fn set_number(
         &mut self,
         table: &'static str,
@@ -182,7 +183,7 @@ impl Draft {
         self.notes.answers(&origin.location, &origin.words, why);
     }
 
-    /// Sets `[cache] serve-stale`, limited to one year.
+    /// Sets the time for which expired answers may be served (`[cache] serve-stale`), limited to one year.
     pub(super) fn serve_stale(&mut self, seconds: u64, origin: Origin) {
         const YEAR: u64 = 365 * 86_400;
         self.set("cache", "serve-stale", format!("{}s", seconds.min(YEAR)), origin);
@@ -196,7 +197,7 @@ impl Draft {
         }
     }
 
-    /// Adds a `[[domain]]` entry that sets `ignore-aaaa`.
+    /// Adds a `[[domain]]` entry that enables synthesis even if there are native AAAA records (`ignore-aaaa`).
     pub(super) fn add_ignore_aaaa(&mut self, domain: &str, origin: Origin) {
         if let Some(domain) = self.domain(domain, &origin)
             && self.ignore_aaaa.iter().all(|known| known.value != domain)
@@ -239,7 +240,7 @@ impl Draft {
         }
     }
 
-    /// Sets `[table] key = value`, and replaces an earlier value.
+    /// Sets a key (`[table] key = value`), and replaces an earlier value of this key.
     pub(super) fn set(
         &mut self,
         table: &'static str,
@@ -251,7 +252,7 @@ impl Draft {
         self.settings.push(Setting { table, key, value: value.into(), origin });
     }
 
-    /// True if `[table] key` has been set.
+    /// True if the key (`[table] key`) has been set.
     pub(super) fn has(&self, table: &str, key: &str) -> bool {
         self.settings.iter().any(|known| (known.table, known.key) == (table, key))
     }
@@ -467,9 +468,9 @@ impl Draft {
         text.push('\n');
     }
 
-    /// Writes the `[[upstream]]` entries, and the `[[forward]]` entries that assign domains to upstreams. If a domain
-    /// has a `[[forward]]` entry, the root domain also needs a `[[forward]]` entry. Without it, dns64d would use all
-    /// upstreams for the root domain, including those of the other domains.
+    /// Writes the upstreams (`[[upstream]]`), and the entries that assign domains to upstreams (`[[forward]]`). If such
+    /// an entry exists for any domain, the root domain also needs one. Without it, dns64d would use all upstreams for
+    /// the root domain, including those of the other domains.
     fn write_upstreams(&self, text: &mut String) {
         let root: Vec<ServiceAddr> = self.upstreams.iter().map(|located| located.value).collect();
         let mut body = String::new();

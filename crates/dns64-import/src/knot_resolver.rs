@@ -287,7 +287,7 @@ fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
     domains.iter().for_each(|domain| draft.forward(domain, &upstreams, &origin));
 }
 
-/// Returns the names in `policy.todnames({ … })` or `{ todname('…') }`.
+/// Returns the domain names in the list of a policy: `policy.todnames({ … })` or `{ todname('…') }`.
 fn domains(names: &Node) -> Option<Vec<&str>> {
     match &names.value {
         Value::Text(text) => Some(vec![text]),

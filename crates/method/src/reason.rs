@@ -375,7 +375,8 @@ pub enum Reason {
     },
 }
 
-/// Kind of a reason: the variant of a [`Reason`] or a [`HostLoss`], without the data in its fields.
+/// Kind of a reason: the variant of a reason ([`Reason`]) or of a loss on a host ([`HostLoss`]), without the data in
+/// its fields.
 #[derive(
     Clone,
     Copy,
@@ -451,7 +452,7 @@ impl HostLoss {
 }
 
 impl Reason {
-    /// Creates the reason [`Reason::TooFewValid`] from the counts of a trial.
+    /// Creates the reason "too few valid replies" ([`Reason::TooFewValid`]) from the counts of a trial.
     pub fn too_few_valid(counts: &Counts) -> Reason {
         let Counts { sent, valid, lost, late, .. } = *counts;
         Reason::TooFewValid { sent, valid, lost, late, wrong: counts.wrong.total() }

@@ -38,8 +38,8 @@ impl Counts {
         }
     }
 
-    /// Returns three values for each level of requirement: its name in `results.csv`, its name in texts, and the number
-    /// of its checks with each outcome.
+    /// Returns three values for each level of requirement: its name in the CSV file (`results.csv`), its name in texts,
+    /// and the number of its checks with each outcome.
     pub fn by_level(&self) -> [(&'static str, &'static str, Count); 4] {
         [
             ("must", "MUST", self.must),

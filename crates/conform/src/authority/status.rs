@@ -1,8 +1,8 @@
 //! Status socket, through which checks in another process read the query log of the test authoritative server.
 //!
 //! Requests and responses are lines of JSON, and a client may send any number of requests. The response to
-//! `{"asked":"NAME"}` is a list of [`Asked`] objects. The response to `{"anchors":true}` is a list of trust anchors in
-//! zone file format. After any other request the server closes the connection.
+//! `{"asked":"NAME"}` is a list of the queries received for this name ([`Asked`]). The response to `{"anchors":true}`
+//! is a list of trust anchors in zone file format. After any other request the server closes the connection.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;

@@ -27,7 +27,7 @@ use crate::translation::zones::LocalZones;
 pub struct Config {
     /// Listen addresses, for UDP and TCP.
     pub(crate) listen: Vec<ListenKeys>,
-    /// AF_XDP mode of all listen addresses and upstreams that set `xdp = true`.
+    /// AF_XDP mode of all listen addresses and upstreams that use AF_XDP (`xdp = true`).
     #[serde(skip_serializing_if = "is_auto")]
     pub(crate) xdp_mode: net::xdp::Mode,
     /// With `xdp-mode = "auto"`, use ordinary sockets if AF_XDP is not available because of the
@@ -205,16 +205,15 @@ impl Config {
     }
 }
 
-/// `[dns64]`, or `[group.dns64]` for the clients of a group. A key that is missing in
-/// `[group.dns64]` inherits its value from `[dns64]`. A key that is missing in `[dns64]` has its
-/// default value.
+/// Translation rules: `[dns64]`, or `[group.dns64]` for the clients of a group. A key that is missing in the table of a
+/// group inherits its value from `[dns64]`. A key that is missing in `[dns64]` has its default value.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct TranslationKeys {
     /// Prefixes of synthesized addresses. An empty list disables translation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) prefixes: Option<Vec<PrefixKeys>>,
-    /// Selection of prefixes for an IPv4 address that is in the `ranges` of several prefixes.
+    /// Selection of prefixes for an IPv4 address to which the ranges (`ranges`) of several prefixes apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) select: Option<Select>,
     /// AAAA records with addresses in these networks are ignored (RFC 6147 §5.1.4).
@@ -408,7 +407,7 @@ impl TryFrom<RawPrefixKeys> for PrefixKeys {
 }
 
 impl PrefixKeys {
-    /// Creates an entry for `prefix`, without a restriction of the IPv4 addresses by `ranges`.
+    /// Creates an entry for `prefix`, without a restriction of the IPv4 addresses (key `ranges`).
     pub(crate) fn new(prefix: Prefix, allow_non_global: bool) -> PrefixKeys {
         PrefixKeys {
             written: WrittenPrefix::Fixed(prefix),
@@ -439,7 +438,7 @@ impl PrefixKeys {
 
     /// True if `prefix` is draining, so that it is not used for new answers. `prefix` is one of the prefixes for which
     /// this entry stands. If the entry stands for the discovered prefixes, the key `draining = true` may also be in a
-    /// separate entry for `prefix` in `list`.
+    /// separate entry for this prefix in the list `list`.
     pub(crate) fn is_draining(&self, prefix: &Prefix, list: &[PrefixKeys]) -> bool {
         let is_same = |own: &Prefix| own.network() == prefix.network() && own.len() == prefix.len();
         let drains = |keys: &PrefixKeys| keys.draining && keys.prefix.as_ref().is_some_and(is_same);
@@ -507,8 +506,8 @@ pub(crate) struct DomainKeys {
     /// entries match, the longest domain applies.
     #[schemars(with = "String")]
     pub(crate) domain: Spanned<String>,
-    /// Disable translation. In a `[[group.domain]]`, `false` enables translation even if the group
-    /// or a `[[domain]]` disables it.
+    /// Disable translation. In a `[[group.domain]]` entry, the value `false` enables translation even if the group or a
+    /// `[[domain]]` entry disables it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) off: Option<bool>,
     /// Synthesize even if there are native AAAA records.
@@ -521,8 +520,7 @@ pub(crate) struct DomainKeys {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) exclude: Option<NetworkList<Ipv6Net>>,
-    /// Condition under which A records are queried. This mode takes precedence over the mode of a
-    /// `[[forward]]`.
+    /// Condition under which A records are queried. This mode takes precedence over the mode of a `[[forward]]` entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Mode>,
     /// If there is no usable A record, return the AAAA records that were ignored. IPv4-mapped
@@ -544,7 +542,7 @@ pub(crate) struct GroupKeys {
     /// Treatment of address hints in HTTPS and SVCB records (RFC 9460 §7.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) https_hints: Option<Hints>,
-    /// `[group.dns64]`: rules that replace those of `[dns64]` for the clients of the group.
+    /// `[group.dns64]`: translation rules that replace those of `[dns64]` for the clients of the group.
     #[serde(default)]
     pub(crate) dns64: TranslationKeys,
     /// `[[group.domain]]`: domains with separate translation rules for the clients of the group.
@@ -556,8 +554,8 @@ pub(crate) struct GroupKeys {
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(crate) struct LocalKeys {
-    /// Name server in the NS and SOA records of the prefixes' reverse zones. In zones of
-    /// `local-zones`, the name server is the apex of the zone (RFC 6303 §3).
+    /// Name server in the NS and SOA records of the prefixes' reverse zones. In the zones that `local-zones` selects,
+    /// the name server is the apex of the zone (RFC 6303 §3).
     pub(crate) name_server: String,
     /// Mailbox in SOA records, written as `hostmaster@example.org` or `hostmaster.example.org`.
     pub(crate) contact: String,
@@ -768,8 +766,8 @@ pub struct ForwardingKeys {
     /// 10 000 queries or ten minutes.
     #[schemars(range(min = 1, max = 4_096))]
     pub(crate) source_ports: u16,
-    /// Order in which the upstreams are queried. The default is `listed` for the name servers of
-    /// resolv.conf, and `fastest` for `[[upstream]]`.
+    /// Order in which the upstreams are queried. The default is `listed` for the name servers of resolv.conf, and
+    /// `fastest` for upstreams in `[[upstream]]` entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) order: Option<UpstreamOrder>,
     /// Randomize the letter case of upstream queries (draft-vixie-dnsext-dns0x20).
@@ -857,7 +855,7 @@ pub struct UpstreamKeys {
     #[serde(default = "one")]
     #[schemars(with = "u32", range(min = 1, max = 1_000_000))]
     pub(crate) weight: Spanned<u32>,
-    /// Name by which a `[[forward]]` refers to this upstream. The default is the address.
+    /// Name by which a `[[forward]]` entry refers to this upstream. The default is the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
     /// Query this upstream over AF_XDP (kernel bypass), on the interface that leads to the upstream.
@@ -893,7 +891,7 @@ impl UpstreamKeys {
     }
 }
 
-/// `[[forward]]`: a domain with separate upstreams, or a separate mode.
+/// `[[forward]]`: a domain with separate upstreams, or with a separate condition for A queries (`mode`).
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ForwardKeys {

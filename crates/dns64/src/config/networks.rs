@@ -19,7 +19,7 @@ pub(super) trait IpNetwork:
 {
     /// Name of this type of network in error messages.
     const KIND: &str;
-    /// Returns `network` if it is of this type of network, otherwise `None`.
+    /// Returns `network` unchanged if it has this type, otherwise `None`.
     fn of(network: IpNet) -> Option<Self>;
     /// Returns the network with all address bits after the prefix length set to zero.
     fn without_host_bits(self) -> Self;

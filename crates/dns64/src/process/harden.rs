@@ -79,9 +79,9 @@ pub(super) fn drop_root(user: Option<&str>, made: &[&Path]) -> Result<bool, Hard
     Ok(user.uid.is_root())
 }
 
-/// Drops all capabilities (capabilities(7)). Only a newly started program could regain them, and
-/// `confine` forbids starting programs. If the process has no capabilities, capset(2) is not
-/// called, because a service manager may forbid this call.
+/// Drops all capabilities (capabilities(7)). Only a newly started program could regain them, and the confinement
+/// (`confine`) forbids starting programs. If the process has no capabilities, capset(2) is not called, because a
+/// service manager may forbid this call.
 ///
 /// # Errors
 /// Returns an error if a system call fails.

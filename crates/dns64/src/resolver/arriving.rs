@@ -67,8 +67,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Processes an expected response to a UDP query. `at` contains the port and id of the query. `bytes` is `None` if
-    /// the server could not parse the question.
+    /// Processes an expected response to a UDP query. `at` contains the port and id of the query. `bytes` contains the
+    /// octets of the message. There are none (`None`) if the server could not parse the question.
     fn on_expected(
         &mut self,
         id: FetchId,

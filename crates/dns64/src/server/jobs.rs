@@ -21,7 +21,7 @@ pub(super) struct Job {
     /// Maximum size, in octets, of a UDP reply to which no rate limit applies. This size is a multiple of the query's
     /// size.
     pub(super) unlimited: u32,
-    /// Trace of a query from `dns64d explain`. `None` for a client query.
+    /// Trace of a query that comes from the command `dns64d explain`; `None` for a query from a client.
     pub(super) trace: Option<Box<Trace>>,
 }
 

@@ -105,7 +105,7 @@ pub(crate) struct TryResult {
     search: Option<SearchResult>,
     /// Highest rate that passed in a full-length trial, in queries per second.
     passed: Option<Qps>,
-    /// Lowest rate above `passed` that failed in a full-length trial, in queries per second.
+    /// Lowest rate above the highest passed rate (`passed`) that failed in a full-length trial, in queries per second.
     failed: Option<Qps>,
     /// True if the user interrupted the command.
     interrupted: bool,
@@ -310,8 +310,8 @@ impl Setup<'_> {
     }
 }
 
-/// Runner that runs trials like [`Terminal`]. It stores the results of the trials, so that they are available after an
-/// interruption. It begins no search later than [`ENOUGH`].
+/// Runner that runs trials in the same way as [`Terminal`]. It stores the results of the trials, so that they are
+/// available after an interruption. It begins no search after the time limit [`ENOUGH`].
 struct RecordingRunner {
     terminal: Terminal,
     trials: Vec<TrialResult>,

@@ -184,8 +184,8 @@ impl<T: Copy> Producer<T> {
         Ok(Producer { ring: Ring::new(socket, which, size)?, next: 0, taken: 0 })
     }
 
-    /// Adds an entry to the ring. The kernel sees the entry after [`Producer::publish`]. Returns false if the ring is
-    /// full.
+    /// Adds an entry to the ring. The kernel sees the entry after the next call of [`Producer::publish`]. Returns false
+    /// if the ring is full.
     #[inline]
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.next.wrapping_sub(self.taken) > self.ring.mask {
@@ -248,7 +248,8 @@ impl<T: Copy> Consumer<T> {
         self.filled.wrapping_sub(self.next)
     }
 
-    /// Removes and returns the next entry. The kernel may overwrite the entry after [`Consumer::release`].
+    /// Removes and returns the next entry. The kernel may overwrite the entry after the next call of
+    /// [`Consumer::release`].
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         (self.available() > 0).then(|| {

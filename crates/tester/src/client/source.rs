@@ -43,8 +43,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Creates queries for `count` names below `domain`, starting at position `first` of the block. Returns `None` if
-    /// the block is too small.
+    /// Creates queries for `count` names below `domain`, starting at position `first` of the block of names. Returns
+    /// `None` if the block is too small.
     pub fn new(domain: &Domain, block: NameRange, first: u64, count: u64) -> Option<Names> {
         let fits = first.checked_add(count)? <= block.count();
         fits.then(|| Names { template: QueryTemplate::aaaa(domain), block, first, count })

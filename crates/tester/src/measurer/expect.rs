@@ -172,7 +172,7 @@ impl Expectation {
 /// OPT record must not contain upper bits of an RCODE (RFC 6891 §6.1.3), and no octets may follow the last record.
 ///
 /// # Errors
-/// Returns the RCODE as a fault, or [`Wrong::Malformed`].
+/// Returns the RCODE as a fault if the OPT record contains upper bits, and [`Wrong::Malformed`] for other faults.
 #[inline]
 pub(crate) fn judge_form(message: &Message<'_>, at: usize) -> Result<(), Wrong> {
     let mut records = message.all_records(at);

@@ -25,8 +25,9 @@ const MIN_HALF: u64 = 500;
 /// smaller, this value is used instead.
 const LEAST_FRESH: f64 = 0.2;
 
-/// Returns the number of names that are queried repeatedly, so that their replies come from the cache. `rate` and
-/// `timeout` are those of the trial. The number is 0 if no query of the trial is to be answered from the cache.
+/// Returns the number of names that are queried repeatedly, so that their replies come from the cache. The arguments
+/// are the share of queries for these names (`cached`), and the rate and timeout of the trial. The number is 0 if no
+/// query of the trial is to be answered from the cache.
 pub fn working_set(cached: Share, rate: Qps, timeout: Nanos) -> u64 {
     if cached == Share::ZERO {
         return 0;
@@ -48,8 +49,8 @@ pub(crate) struct NameSequence {
 }
 
 impl NameSequence {
-    /// Creates the sequence that begins at name number `first` of the block `range`. `rate` and `timeout` are those of
-    /// the trial.
+    /// Creates the sequence that begins at name number `first` of the block `range`. The rate and the timeout are those
+    /// of the trial.
     pub(crate) fn new(
         range: NameRange,
         first: u64,

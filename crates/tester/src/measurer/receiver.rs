@@ -385,8 +385,8 @@ impl State {
         std::mem::take(&mut self.seen) > 0
     }
 
-    /// Records the final outcomes of the queries with an index below `head` whose retention time is over at `now`. The
-    /// time `now` is measured from the start of the trial.
+    /// Records the final outcomes of the queries with an index below `head` to which no further replies are awaited at
+    /// the time `now`. This time is measured from the start of the trial.
     fn sweep(&mut self, receiver: &Receiver, head: u64, now: Nanos) {
         let first = self.swept;
         while self.swept < head {

@@ -121,7 +121,7 @@ pub(super) fn opt_goes_no_further(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Sends octets that [`Message`] cannot represent. Requires a reply, and returns it.
+/// Sends the octets of a query that the type [`Message`] cannot represent. Requires a reply, and returns it.
 fn send(t: &mut Trial<'_>, octets: &[u8], what: &str) -> Judged<(Vec<u8>, Message)> {
     let reply = t.reply_to_octets(octets, what)?;
     let parsed = Message::parse(&reply);

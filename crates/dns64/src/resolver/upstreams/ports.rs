@@ -91,8 +91,8 @@ struct ServerPorts {
     /// The server's address when the last port was opened. It can change if the address is link-local, because a
     /// different interface may get the name in its zone identifier (`%eth0`).
     address: SocketAddr,
-    /// The source ports. Ports above the permitted number (`allowed`) are from an older configuration. They remain
-    /// until no response is expected on them.
+    /// The source ports. Ports with an index above the permitted number (`allowed`) are from an older configuration.
+    /// They remain until no response is expected on them.
     ports: Vec<Option<Port>>,
     /// Number of source ports that may be used; zero if the server is no longer configured.
     allowed: usize,
@@ -159,7 +159,7 @@ impl Ports {
             && self.port(id).and_then(|port| port.source.as_ref()).is_some_and(|own| own.is(to))
     }
 
-    /// Queues a query for a server. `write` writes the query with the given id. The query is sent by the next
+    /// Queues a query for a server. `write` writes the query with the given id. The query is sent by the next call of
     /// [`flush`](Ports::flush) at the latest.
     ///
     /// # Errors
