@@ -43,7 +43,7 @@ impl Origin {
         Origin { location: location.clone(), words: shortened(&words) }
     }
 
-    /// Returns the comment that precedes the setting in the result.
+    /// Returns the comment that precedes the setting in the resulting configuration.
     fn comment(&self) -> String {
         format!("# {}: {}\n", self.location, self.words)
     }

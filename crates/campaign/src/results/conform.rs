@@ -13,7 +13,7 @@ use crate::record::{DutEnd, Measured};
 use crate::results::no_result::NoResult;
 use crate::sequence::Recorded;
 
-/// Numbers of checks for each level of requirement, by outcome.
+/// For each level of requirement, the number of checks with each outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counts {
     /// Checks of MUST requirements (BCP 14).
@@ -70,7 +70,7 @@ pub struct ConformResult {
     pub seen: Option<CpuPlacement>,
     /// Duration of the checks with all variants, in seconds; absent if no check was executed.
     pub duration_s: Option<f64>,
-    /// Numbers of checks for each level of requirement, by outcome.
+    /// For each level of requirement, the number of checks with each outcome.
     pub counts: Option<Counts>,
     /// Result of each check, with the version of the DUT.
     pub report: Option<Report>,
@@ -108,7 +108,7 @@ impl ConformResult {
         }
     }
 
-    /// Returns a label if the DUT died or hung, or if verdicts are missing; otherwise an empty
+    /// If the DUT died or hung, or if verdicts are missing, returns a text that describes this. Otherwise, returns an empty
     /// text.
     pub fn state(&self) -> String {
         let state = match (&self.ended, &self.missing) {

@@ -24,7 +24,7 @@ pub struct Sustained {
     /// Number of invalid trials.
     #[serde(rename = "spoiled")]
     pub invalid: usize,
-    /// True if all trials of the plan are done.
+    /// True if all trials that the plan requires at this rate are done.
     pub complete: bool,
     /// Reason why there are no measured values; absent if there are measured values.
     pub missing: Option<NoResult>,

@@ -118,7 +118,7 @@ impl ServerError {
         self
     }
 
-    /// If the server did not start, adds the output of a command to the log in the error.
+    /// If the server did not start, adds the output of a command to the server log that the error contains.
     fn said_by(self, said: &str) -> ServerError {
         match self {
             ServerError::NotStarted { name, why, log, log_path } => ServerError::NotStarted {

@@ -689,10 +689,10 @@ impl Default for CacheKeys {
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Overload {
-    /// The client gets SERVFAIL.
+    /// A client whose query is rejected gets SERVFAIL.
     #[default]
     Servfail,
-    /// The client gets no reply over UDP, and SERVFAIL over TCP.
+    /// A client whose query is rejected gets SERVFAIL over TCP, and no reply over UDP.
     Drop,
 }
 
@@ -818,14 +818,14 @@ pub(crate) struct MetricsKeys {
 )]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogLevel {
-    /// Errors that prevent the server from answering queries.
+    /// Severity of errors that prevent the server from answering queries.
     Error,
-    /// Problems that need attention.
+    /// Severity of problems that need the operator's attention.
     Warn,
-    /// Start, reload and stop of the server, and upstreams that fail or recover.
+    /// Severity of messages about the start, reload and stop of the server, and about upstreams that fail or recover.
     #[default]
     Info,
-    /// Additional details for developers.
+    /// Severity of additional details for developers.
     Debug,
 }
 

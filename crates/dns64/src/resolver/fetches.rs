@@ -160,7 +160,7 @@ mod tests {
             assert!(n % 2 == 0 || fetches.remove(*id).is_some());
         }
         assert!(fetches.remove(ids[1]).is_none() && find(&fetches, "n1.test").is_none());
-        // Another fetch in the same slot is distinguished from the old one.
+        // A later fetch in the same slot is distinguished from the old one.
         let again = insert(&mut fetches, "n1.test");
         assert!(fetches.get(ids[999]).is_none() && find(&fetches, "n1.test") == Some(again));
         assert_eq!(fetches.len(), 501);

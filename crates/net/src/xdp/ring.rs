@@ -93,7 +93,7 @@ pub(super) enum RingKind {
 }
 
 impl RingKind {
-    /// Returns the setsockopt(2) option that creates the ring, and its mmap(2) offset.
+    /// Returns the setsockopt(2) option that creates the ring, and the mmap(2) offset of the ring.
     fn numbers(self) -> (libc::c_int, libc::off_t) {
         match self {
             RingKind::Fill => {

@@ -86,8 +86,7 @@ pub(crate) fn cell(found: &ClosedLoopResult, value: Option<f64>, digits: usize) 
     }
 }
 
-/// Returns a table with a column for each number of threads. Its rows are those of the table in the
-/// MTD64 paper.
+/// Returns a table with a column for each number of tester threads. Its rows are those of the table in the MTD64 paper.
 fn table(
     dut: &DutResult,
     (place, governor): Circumstances<'_>,

@@ -53,7 +53,7 @@ impl Ramp {
 
     /// Returns the send time of query `i`, measured from the start.
     pub fn deadline(&self, i: u64) -> Nanos {
-        // The first query is due when the area has reached 1.
+        // The first query is due when the integral of the rate has reached 1.
         let (n, r, m) = ((i + 1) as f64, self.growing.as_secs_f64(), self.max.0 as f64);
         let growing = m * r / 2.0;
         let seconds = if n <= growing { (2.0 * n * r / m).sqrt() } else { r + (n - growing) / m };

@@ -21,7 +21,7 @@ use crate::measurer::expect::whole_rcode;
 
 /// Maximum number of skipped lines that are reported individually.
 const WARNINGS: usize = 10;
-/// Octets of type and class after a question's name.
+/// Length, in octets, of the type and class that follow a question's name.
 const FIXED: usize = 4;
 
 /// Source of a client's queries.

@@ -34,7 +34,7 @@ const NAP: Duration = Duration::from_micros(500);
 /// Time after the last outcome during which the receiver still listens for duplicates and unmatched responses.
 const QUIET: Nanos = Nanos::from_millis(100);
 
-/// Totals, times and faults of one receiver.
+/// Totals, round-trip times and faults that one receiver has recorded.
 pub(super) struct Received {
     pub(super) counts: Counts,
     /// Round-trip times of valid replies, in nanoseconds.
@@ -56,9 +56,9 @@ struct Slot {
 
 const OUTSTANDING: Slot = Slot { received: Nanos(0), decided: None };
 
-/// The receiver of one pair.
+/// The receiver of one pair of threads (sender and receiver).
 pub(super) struct Receiver {
-    /// Index of the pair in this process.
+    /// Index of the pair of threads in this process.
     pub(super) number: u16,
     /// The part of the schedule that this pair of threads handles.
     pub(super) part: Part,
@@ -114,7 +114,8 @@ impl Receiver {
         }
         if let Err(error) = received {
             state.received.faults.push(Reason::CannotReceive { error: error.to_string() });
-            // The ledger must still be swept, or the sender would wait for room in the ledger.
+            // Old entries of the ledger must still be removed, because the sender would otherwise wait for a free
+            // entry.
             while !self.ledger.is_finished() {
                 state.sweep_all(&self);
                 std::thread::sleep(NAP);

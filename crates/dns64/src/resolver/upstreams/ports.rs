@@ -551,7 +551,7 @@ mod tests {
         assert!(test.ports.endpoint(at.port).is_none() && test.ports.address(SERVER).is_none());
         test.ports.forget(at);
         assert!(test.ask().is_err(), "no such server");
-        // Another server with the same identifier does not inherit ports.
+        // A later server with the same identifier does not inherit ports.
         test.ports.configure([(SERVER, access(2))].into_iter());
         assert_eq!(test.ports.address(SERVER), Some(access(2).address.without_zone()));
         assert!(test.ports.endpoint(at.port).is_none() && test.ports.expects(at).is_none());
