@@ -469,8 +469,8 @@ impl Draft {
     }
 
     /// Writes the upstreams (`[[upstream]]`), and the entries that assign domains to upstreams (`[[forward]]`). If such
-    /// an entry exists for any domain, the root domain also needs one. Without it, dns64d would use all upstreams for
-    /// the root domain, including those of the other domains.
+    /// an entry exists for any domain, the root domain also needs one. Without this entry, dns64d would use all
+    /// upstreams for the root domain, including those of the other domains.
     fn write_upstreams(&self, text: &mut String) {
         let root: Vec<ServiceAddr> = self.upstreams.iter().map(|located| located.value).collect();
         let mut body = String::new();

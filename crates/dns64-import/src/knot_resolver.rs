@@ -433,7 +433,7 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
 }
 
 /// Converts views that refuse clients or disable synthesis. If several views match an address, the view with the
-/// smallest network applies. For each other key of a view, a note is added.
+/// smallest network applies. For any other key of a view, a note is added.
 fn views_yaml(views: &[Node], draft: &mut Draft) {
     let (mut allowed, mut untranslated) = (everything(true), everything(false));
     for view in views {

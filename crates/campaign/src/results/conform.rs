@@ -108,8 +108,8 @@ impl ConformResult {
         }
     }
 
-    /// If the DUT died or hung, or if verdicts are missing, returns a text that describes this. Otherwise, returns an empty
-    /// text.
+    /// If the DUT died or hung, or if verdicts are missing, returns a text that describes this. Otherwise, returns an
+    /// empty text.
     pub fn state(&self) -> String {
         let state = match (&self.ended, &self.missing) {
             (Some(DutEnd::Died(how)), _) => format!("DIED: {how}"),

@@ -34,8 +34,8 @@ pub struct Sustained {
     /// such a trial, there are no values for CPU use, latency and memory.
     pub ended: Vec<DutEnd>,
     /// Difference between the observed and the requested AAAA record rate (α) or cache hit rate (β), as shown by
-    /// AuthDNS's counters. Such a difference makes the measurement point void, so that it has no result. Absent if
-    /// there is no such difference.
+    /// AuthDNS's counters. Such a difference makes the measurement point void: the point has no result. Absent if there
+    /// is no such difference.
     pub void: Option<Deviation>,
     /// CPU use of the DUT without the transient, in cores, summarized over the trials.
     pub cpu: Option<Summary>,

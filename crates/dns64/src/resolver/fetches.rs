@@ -20,7 +20,7 @@ pub(super) struct Fetches {
     /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
     hasher: RandomState,
     generation: u32,
-    /// Generation number of the fetch that was inserted last before the last reload.
+    /// Generation number of the last fetch that was inserted before the last reload.
     rerouted_at: u32,
     /// Number of fetches in flight that began before the last reload.
     older: usize,

@@ -78,8 +78,8 @@ pub(crate) enum Rejection {
     NoRoom,
     /// The client, or a network that contains it, has reached its limit on outstanding queries.
     ClientShare,
-    /// The name is in a subtree of the DNS whose queries fail. The limit on outstanding queries for this subtree, or
-    /// the client's limit within the subtree, has been reached.
+    /// The name is in a subtree of the DNS for which upstream queries fail. The limit on outstanding queries for this
+    /// subtree, or the client's limit within the subtree, has been reached.
     FailingSubtree,
 }
 

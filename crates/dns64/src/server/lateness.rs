@@ -1,8 +1,8 @@
 //! Age of client datagrams in the receive queue of a socket.
 //!
 //! A worker that cannot keep up reads datagrams long after their arrival. If the client has already retried, a reply is
-//! useless. The time spent on it delays the replies to other datagrams. During overload, datagrams are therefore
-//! dropped in two places:
+//! useless. The time spent on it delays datagrams that could be answered in time. During overload, datagrams are
+//! therefore dropped in two places:
 //!
 //! - The kernel drops arriving datagrams at random, so that the oldest one in the queue has an age of about [`TARGET`].
 //!   The drop probability is controlled as in PIE (RFC 8033 §4.2). This saves the CPU time of reading a datagram that

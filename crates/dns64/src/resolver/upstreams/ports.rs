@@ -39,8 +39,8 @@ const SHARE_A_PORT: u32 = 32;
 /// Maximum number of ids in use on a source port: half of all ids, so that random draws find a free
 /// id.
 pub(crate) const MOST_IDS: usize = 32_768;
-/// Maximum number of further attempts to find a usable source port at random. After that, a linear search selects the
-/// port.
+/// Maximum number of attempts, after the first, to find a usable source port at random. If all attempts fail and the
+/// last port has no free id, a linear search selects the port.
 const DRAWS: usize = 8;
 
 /// Smallest poller token of an upstream socket.
