@@ -37,7 +37,7 @@ pub enum Entry {
     Begun {
         /// Version of the run folder's format: [`VERSION`].
         version: u32,
-        /// The plan at the start of the run, which applies to every other line.
+        /// The plan at the start of the run. It applies to all further lines of the journal.
         plan: Box<Plan>,
     },
     /// Version of a server.
@@ -351,7 +351,7 @@ pub enum CannotBeMade {
 }
 
 impl CannotBeMade {
-    /// True if a second attempt would fail for the same reason.
+    /// True if a second attempt to set the frequency governor would fail for the same reason.
     pub(crate) fn is_final(&self) -> bool {
         !matches!(self, CannotBeMade::Refused { .. })
     }

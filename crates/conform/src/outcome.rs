@@ -65,7 +65,8 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Reason for the verdict: the server's behaviour, or a missing precondition; empty if the check passed.
     pub reason: String,
-    /// Configuration of the server, if it differs from the configuration of the report: "with the prefix 3fff:64::/32".
+    /// Configuration of the server during this check, if it was a special configuration: "with the prefix
+    /// 3fff:64::/32".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<String>,
     /// Id of the check that requires the opposite, if there is one.
@@ -86,12 +87,12 @@ impl Outcome {
     }
 }
 
-/// Outcomes of one server.
+/// Outcomes of the checks of one server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// Name of the server, for the scoreboard.
+    /// Name of the server, as shown in the tables of results.
     pub server: String,
-    /// Version that the server reports; empty if it was not queried.
+    /// Version that the server reports; empty if the version was not queried.
     pub version: String,
     /// Prefixes of the server that the checks use.
     pub prefixes: Vec<String>,
@@ -110,12 +111,12 @@ pub enum Checked {
     Report(Report),
     /// The server could not be checked.
     Unchecked {
-        /// The reason, as text.
+        /// Reason why the server could not be checked, as text.
         unchecked: String,
     },
 }
 
-/// Numbers of checks, by verdict.
+/// How many checks have each verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Count {
     /// Number of checks that passed.
@@ -129,7 +130,7 @@ pub struct Count {
 }
 
 impl Report {
-    /// Returns the numbers of checks of the given levels, by verdict.
+    /// Returns how many checks of the given levels have each verdict.
     pub fn count(&self, levels: &[Level]) -> Count {
         let mut count = Count::default();
         for outcome in self.outcomes.iter().filter(|outcome| levels.contains(&outcome.level)) {
@@ -167,7 +168,7 @@ impl Report {
         self.outcomes.iter().find(|o| o.id == *opposite && o.verdict == Verdict::Passed)
     }
 
-    /// True if a MUST is violated.
+    /// True if at least one check of level MUST failed.
     pub fn fails_a_must(&self) -> bool {
         self.count(&[Level::Must]).failed > 0
     }

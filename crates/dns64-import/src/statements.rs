@@ -67,7 +67,7 @@ impl Style {
         self == Style::Semicolons || after.is_empty() || after.starts_with(char::is_whitespace)
     }
 
-    /// Returns the name of the statement that includes a file.
+    /// Returns the keyword of statements that include a file.
     fn include(self) -> &'static str {
         match self {
             Style::Semicolons => "include",

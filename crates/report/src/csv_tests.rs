@@ -14,8 +14,9 @@ use serde_json::Value;
 use crate::run::Run;
 use crate::{csv, tidy};
 
-/// Parts of `results.json` that are not results: plan keys, CPU numbers of a placement (described in `ran_on`), and
-/// explanations that are in `mark` or follow from other numbers. Conformance reports are included as counts of checks.
+/// Objects in `results.json` whose numbers need not be in the CSV file. They are plan keys, CPU numbers of a placement
+/// (the column `ran_on` describes it), and explanations that are in the column `mark` or follow from other numbers. For
+/// a conformance report, the CSV file contains counts of checks.
 const NOT_FOUND: [&str; 7] =
     ["conditions", "place", "void", "missing", "lower_bound_reasons", "warnings", "report"];
 
@@ -217,7 +218,7 @@ fn every_number_of_the_results_is_in_the_csv() {
     assert!(lacking.is_empty(), "{} numbers are missing:\n{}", lacking.len(), lacking.join("\n"));
 }
 
-/// If a line is missing in the CSV file, the test that looks up all numbers fails.
+/// Numbers that are missing in the CSV file are found: the comparison with `results.json` reports each of them.
 #[test]
 fn a_line_that_is_missing_is_noticed() {
     let run = run();
@@ -232,7 +233,8 @@ fn a_line_that_is_missing_is_noticed() {
     }
 }
 
-/// If a number appears at the wrong measurement point in the CSV file, the test that looks up all numbers fails.
+/// Numbers at a wrong measurement point in the CSV file are found: the comparison with `results.json` reports each of
+/// them.
 #[test]
 fn numbers_at_the_wrong_point_are_noticed() {
     let run = run();

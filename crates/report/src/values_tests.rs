@@ -149,7 +149,7 @@ impl Outputs {
         self.cell(title, row, column.unwrap_or_else(|| panic!("no {dut} in {header:?}")))
     }
 
-    /// Returns a cell by the title of its table, the first cell of its row and its column.
+    /// Returns a cell of a table. The table is found by the start of its title, and the row by its first cell.
     fn cell(&self, title: &str, row: &str, column: usize) -> &str {
         let table = self.tables.iter().find(|table| table.title.starts_with(title));
         let rows = &table.unwrap_or_else(|| panic!("no table {title}")).rows;
@@ -260,7 +260,8 @@ fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     }
 }
 
-/// Checks that there is no median if a later trial fails at or below the median.
+/// Checks that a search has no median if a later trial contradicts it. A later trial at a fraction of the median
+/// contradicts it if the trial fails.
 fn check_refuted(outputs: &Outputs, found: &Found<'_>) {
     let Point::Search(conditions) = &found.point else { return };
     let failed: Vec<u64> = outputs

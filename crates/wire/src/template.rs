@@ -38,7 +38,7 @@ impl QueryTemplate {
         self.bytes.len()
     }
 
-    /// Returns false, because a query has at least a header.
+    /// Always returns false. A template is never empty, because a query has at least a header.
     pub fn is_empty(&self) -> bool {
         false
     }

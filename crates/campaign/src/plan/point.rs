@@ -54,7 +54,7 @@ pub struct SelfTestTarget {
 /// CPU placement of a DUT, and the AuthDNS that it queries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cores {
-    /// Number of cores, which is also the default number of threads of the DUT.
+    /// Number of CPU cores of the DUT. By default, the DUT also has this number of threads.
     pub cores: usize,
     /// Name of the placement in the plan; absent if the DUT runs on the first CPUs in `[cpus] dut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

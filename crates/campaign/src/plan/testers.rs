@@ -11,7 +11,7 @@ use crate::plan::search_plan::Method;
 
 /// The smallest trial that a group of plan keys permits: the trial with the fewest queries.
 struct Smallest {
-    /// Names of the plan keys.
+    /// Names of the plan keys that determine this trial.
     keys: &'static str,
     /// The lowest rate of a trial, at least 1 query per second.
     rate: Qps,

@@ -37,7 +37,7 @@ pub struct DutResult {
     pub loads: Vec<LoadResult>,
     /// CPU use, latency and memory at rates from the plan.
     pub constant_rates: Vec<ConstantRateResult>,
-    /// Durations of experiments in closed-loop trials.
+    /// Results of the closed-loop trials: durations of experiments with 256 names each.
     pub closed_loops: Vec<ClosedLoopResult>,
     /// Results of the conformance checks; absent if the plan has no checks for this DUT.
     #[serde(default)]

@@ -16,7 +16,7 @@ use net::ports;
 use crate::archive::{Archive, ArchiveError};
 use crate::plan::{self, Cores, Family, Plan};
 
-/// Error from preparing the hosts of a campaign.
+/// Error that can occur while the hosts of a campaign are prepared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeploymentError {
@@ -49,7 +49,7 @@ pub(super) struct Deployment {
     auth_addresses: Vec<AuthAddresses>,
     /// CPUs of the DUT's host; empty if unknown.
     pub topology: CpuTopology,
-    /// True for topology loopback, in which the ports of DUT and AuthDNS are chosen freely.
+    /// True for topology loopback, in which free ports are chosen for the DUT and AuthDNS.
     loopback: bool,
     /// Guard that removes the lab if this run created it. This is the last field, because Rust
     /// drops fields in order: the hosts must be dropped before the guard.

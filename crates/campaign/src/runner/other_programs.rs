@@ -10,8 +10,8 @@ use crate::record::{Measured, Step, TaskResult};
 use crate::runner::Campaign;
 use crate::runner::hosts::Hosts;
 
-/// Limit for the use of the DUT's CPUs by other programs, in per cent of the total time of these
-/// CPUs. Stolen time is included.
+/// Limit for the use of the DUT's CPUs by other programs, in per cent of the total time of these CPUs. The CPU time
+/// that a hypervisor stole is included.
 const LIMIT_PCT: f64 = 5.0;
 /// Maximum number of times that a trial is repeated because of other programs. The last repetition
 /// is used for the result, with a warning.

@@ -31,7 +31,7 @@ const EDE: u16 = 15;
 pub(super) struct Sending {
     /// Delay between the query and this message.
     pub(super) after: Duration,
-    /// The message, no longer than the transport allows.
+    /// The message in wire format. Its length is within the limit of the transport.
     pub(super) octets: Vec<u8>,
     /// True if the message is sent from a port other than the one that received the query.
     pub(super) other_port: bool,
@@ -198,7 +198,8 @@ impl<'a> Walk<'a> {
         self.add_host(node);
     }
 
-    /// Adds the addresses of the host to which the answer refers (RFC 1035 §3.3.9, RFC 2782).
+    /// Adds address records of the host that is named in the answer, for example in an MX record (RFC 1035 §3.3.9) or
+    /// SRV record (RFC 2782).
     fn add_host(&mut self, node: &Node) {
         let Some((rtype, host)) = &node.behaviour.host else { return };
         if *rtype == self.qtype {
@@ -209,7 +210,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds the SOA record (RFC 2308 §2) and the proof of a denial.
+    /// Adds the SOA record of a negative answer (RFC 2308 §2) and, if the zone is signed, the proof that the data does
+    /// not exist.
     fn deny(&mut self, denial: &Denial<'_>, node: &Node, name: &Name) {
         let soa =
             node.behaviour.soa.map(|(ttl, min)| Record::soa(&owner_of_soa(name, node), ttl, min));

@@ -63,8 +63,8 @@ pub(crate) struct Route {
     pub domain: LowerName,
     /// Indices of the upstreams for this domain. The list is empty only if the settings contain no upstream.
     pub upstreams: Vec<usize>,
-    /// Condition under which A records are queried. This mode overrides the mode of the client's
-    /// group. It does not apply to a domain if its `[[domain]]` or `[[group.domain]]` sets a mode.
+    /// Condition under which A records are queried (key `mode`). It overrides the mode of the client's group. It does
+    /// not apply to domains with a mode in `[[domain]]` or `[[group.domain]]`.
     pub mode: Option<Mode>,
 }
 
@@ -165,10 +165,10 @@ impl Settings {
         )
     }
 
-    /// Returns settings that differ from these settings only in the contents of resolv.conf.
+    /// Returns the settings that result from the same configuration with new contents of resolv.conf.
     ///
     /// # Errors
-    /// Returns an error if the configuration is not valid with this resolv.conf.
+    /// Returns an error if the configuration is not valid with these contents of resolv.conf.
     pub(crate) fn with_resolv_conf(
         &self,
         resolv_conf: ResolvConf,
@@ -202,7 +202,7 @@ impl Settings {
         Ok(Settings { left_out: own, without_zone, ..settings })
     }
 
-    /// Returns the order in which the upstreams of a route are queried.
+    /// Returns the rule for the order in which the upstreams of a route are queried, such as fastest first.
     pub(crate) fn upstream_order(&self) -> UpstreamOrder {
         let default = match self.follows_system {
             true => UpstreamOrder::Listed,
@@ -563,8 +563,8 @@ impl Checker<'_> {
         between("limits.tcp-pipeline", config.limits.tcp_pipeline as u128, 1, 10_000, "")
     }
 
-    /// Checks the health checks and the names of prefixes. If an entry with `prefix = "discover"` exists, also checks
-    /// that `[discovery]` has a source.
+    /// Checks the settings for health checks of prefixes, and the names of prefixes. If an entry with `prefix =
+    /// "discover"` exists, also checks that `[discovery]` has a source.
     fn check_probes(&self, config: &Config) -> Result<(), ConfigError> {
         for (path, prefix) in prefix_locations(config) {
             if let Some(probe) = prefix.probe() {

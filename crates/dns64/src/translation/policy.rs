@@ -42,9 +42,9 @@ pub enum Mode {
     /// except after NXDOMAIN.
     #[default]
     Strict,
-    /// Only NODATA leads to an A query; errors and timeouts are passed on.
+    /// Only NODATA leads to an A query. The client gets an error after an error or a timeout of the AAAA query.
     NodataOnly,
-    /// NODATA and timeouts lead to an A query; errors are passed on.
+    /// NODATA and timeouts of the AAAA query lead to an A query. The client gets the errors of the AAAA query.
     Timeout,
 }
 
@@ -100,8 +100,8 @@ pub enum Select {
 pub(crate) struct PrefixState {
     /// True if the prefix is not used for new answers, so that clients gradually leave its NAT64.
     pub draining: bool,
-    /// Time since which the NAT64 of the prefix has not responded. `None` for a healthy prefix. If all
-    /// prefixes are unhealthy, the prefix whose NAT64 responded last is used.
+    /// Time since which the NAT64 of the prefix has not responded. `None` for a healthy prefix. If all prefixes are
+    /// unhealthy, the prefix with the NAT64 that responded most recently is used.
     pub unhealthy_since: Option<Nanos>,
     /// Expiry time of the prefix. `None` for a configured prefix.
     pub until: Option<Nanos>,
@@ -150,7 +150,7 @@ impl Mapping {
         !self.state.draining
     }
 
-    /// Returns the state of the prefix.
+    /// Returns the state of the prefix, such as its health.
     pub(crate) fn state(&self) -> &PrefixState {
         &self.state
     }
@@ -176,7 +176,7 @@ impl Mapping {
         self.ranges.edges().into_iter().chain(GLOBAL_AGAIN)
     }
 
-    /// True if the ranges contain an address that the prefix embeds.
+    /// True if the prefix embeds at least one address in its configured IPv4 ranges.
     pub(crate) fn carries_something(&self) -> bool {
         let carried = |edge: Ipv4Addr| !self.global_only || is_global(edge);
         self.edges().any(|edge| self.ranges.contains(&edge) && carried(edge))
@@ -248,7 +248,7 @@ pub(crate) trait PolicyByName: std::fmt::Debug {
 }
 
 impl PolicyByName for Policy {
-    /// Returns the same policy for all clients and names.
+    /// Returns this policy, which applies to all clients and names.
     fn policy_by_name(&self, _: IpAddr, _: &[u8]) -> &Policy {
         self
     }
@@ -267,7 +267,7 @@ pub(crate) struct Rules<'a> {
     pub mode: Mode,
     /// Domain of the name's forward rule, in wire format. The root if no rule applies.
     pub forward: &'a [u8],
-    /// True if the upstream's AD bit is passed on.
+    /// True if the client gets the AD bit of the upstream's answer.
     pub trust_ad: bool,
     /// Time of the reply.
     pub now: Nanos,

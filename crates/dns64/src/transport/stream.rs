@@ -114,8 +114,8 @@ struct ReplyWritten {
     activity: Rc<Activity>,
 }
 
-/// Writes replies until all their senders are dropped, the client stops reading, or a reply is
-/// refused.
+/// Writes replies until all their senders are dropped, the client stops reading, or too many octets of replies are
+/// waiting.
 async fn write_replies(
     mut writer: impl AsyncWrite + Unpin,
     mut backlog: Backlog,

@@ -91,7 +91,8 @@ fn print_shard(shard: &ShardSummary) {
     );
 }
 
-/// Describes the AF_XDP mode of a shard; empty if the shard was sent without AF_XDP.
+/// Describes the AF_XDP mode in which a tester sent its shard (its part of the trial's queries); empty if the tester
+/// did not use AF_XDP.
 fn xdp(shard: &ShardSummary) -> String {
     let xdp = shard.xdp.as_ref();
     xdp.map_or_else(String::new, |past| {
@@ -99,7 +100,8 @@ fn xdp(shard: &ShardSummary) -> String {
     })
 }
 
-/// Describes the clock offset of the tester that sent a shard; empty if the offset is unknown.
+/// Describes the clock offset of the tester that sent a shard (a part of the trial's queries); empty if the offset is
+/// unknown.
 fn clock(shard: &ShardSummary) -> String {
     match (shard.offset_us, shard.clock) {
         (Some(offset), _) => format!("; clock {offset} µs ahead"),

@@ -53,7 +53,7 @@ pub enum HostError {
         host: String,
         /// The version of dns64bench on the host.
         theirs: String,
-        /// The version of this program.
+        /// The version of dns64bench on this machine.
         ours: &'static str,
     },
     /// The connection to the host, or the agent there, has ended.

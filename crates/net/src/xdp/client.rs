@@ -29,7 +29,8 @@ pub struct Client {
 
 impl Client {
     /// Opens the interface that leads to the next hop `hop`. The client sends on this interface, and receives the
-    /// datagrams that match `claims`. The next hop's link-layer address must be resolved ([`NextHop::resolve`]).
+    /// datagrams with a destination address and port in `claims`. The next hop's link-layer address must be resolved
+    /// ([`NextHop::resolve`]).
     ///
     /// # Errors
     /// See [`XdpError`].

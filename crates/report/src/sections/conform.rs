@@ -1,4 +1,4 @@
-//! Tables, scoreboard and rows of conformance checks.
+//! Results of conformance checks: tables, rows of the CSV file, and the scoreboard (a table of all checks and servers).
 
 use campaign::plan::{AtPlace, Point};
 use campaign::results::{ConformResult, Counts, DutResult, NoResult};
@@ -27,7 +27,7 @@ impl Section for ConformMeasure {
         Vec::new()
     }
 
-    /// Returns the scoreboard of all DUTs, as a part of the section.
+    /// Returns a table of all checks and DUTs in HTML (the scoreboard), for this section of the report.
     fn html(&self, runs: &[Run]) -> String {
         match reports(runs).as_slice() {
             [] => String::new(),
@@ -63,7 +63,8 @@ fn of_runs(runs: &[Run]) -> Vec<(String, &ConformResult)> {
     all
 }
 
-/// Returns the conformance reports of the servers in all runs, for the scoreboard.
+/// Returns the conformance reports of the servers in all runs. They are the columns of the scoreboard, a table of
+/// checks and servers.
 fn reports(runs: &[Run]) -> Vec<Report> {
     let named = |(name, result): (String, &ConformResult)| {
         Some(Report { server: name, ..result.report.clone()? })
@@ -71,7 +72,7 @@ fn reports(runs: &[Run]) -> Vec<Report> {
     of_runs(runs).into_iter().filter_map(named).collect()
 }
 
-/// Returns a table with a row for each DUT.
+/// Returns a table with a row for each DUT: the number of checks with each verdict, by requirement level.
 fn table(all: &[(String, &ConformResult)]) -> Table {
     let note = "Numbers of checks: passed / failed / not offered / not tried. It is no fault if a server does not \
                 support an optional feature (MAY). Checks that were not tried do not count as passed.";

@@ -158,7 +158,7 @@ fn by_result(run: &Run) -> Vec<(&str, &PointResult)> {
     all
 }
 
-/// Returns a text for legends and captions with the cores of measurement points that have the same CPU placement.
+/// Describes the CPU cores of measurement points that have the same CPU placement, for legends and captions.
 fn cores_of<'a>(place: &Cores, points: impl Iterator<Item = &'a PointResult>) -> String {
     let seen = CpuPlacement::merge_all(points.filter_map(|p| p.place.as_ref()));
     crate::places::on_cores(place, seen.as_ref())
@@ -230,8 +230,8 @@ fn at_cores(dut: &DutResult, accept: f64) -> Vec<&PointResult> {
     points(dut, |c| is_plain(c, accept) && c.place.placement.is_none())
 }
 
-/// Returns tables of the performance by server, one for each acceptance ratio. The columns are the
-/// servers that were measured with only one number of cores.
+/// Returns tables that compare servers by performance, one table for each acceptance ratio. The columns are the servers
+/// whose results are all for the same number of cores.
 fn by_server(run: &Run) -> Vec<Table> {
     let duts = ranked(&run.results);
     let mut all: Vec<f64> = duts.iter().flat_map(|dut| ratios(dut)).collect();

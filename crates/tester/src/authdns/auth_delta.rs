@@ -205,7 +205,8 @@ impl AuthDelta {
 /// DUT may stop querying a server that does not answer. Many queries may then fail because of one missed query.
 const MISSED_IN: u64 = 1_000;
 
-/// Returns the tolerance for a number of names or queries. If `count` are expected, this many more are accepted.
+/// Returns the tolerance for a number of names or queries: the largest accepted excess over the expected number
+/// `count`.
 fn spare(count: u64) -> u64 {
     (TOLERANCE * count as f64 + PATTERN) as u64
 }

@@ -15,7 +15,7 @@ use crate::xdp::XdpInterface;
 const KINDS: usize = 8;
 const TYPES: usize = 3;
 
-/// Totals of one worker over one batch, before they are published.
+/// Counts of one batch of queries, before they are added to the worker's counters.
 #[derive(Default)]
 pub(crate) struct BatchCounts {
     kinds: [u64; KINDS],
@@ -43,7 +43,7 @@ struct WorkerTimes {
     repeats: Repeats,
 }
 
-/// Times of one batch of queries, before they are published.
+/// Times of one batch of queries, before they are added to the worker's counters.
 #[derive(Default)]
 pub(crate) struct BatchTimes {
     /// Kernel receive times of the answered queries (wall clock).
@@ -107,7 +107,7 @@ impl WorkerCounters {
     }
 }
 
-/// Totals over all workers since the start.
+/// Counters of AuthDNS: totals over all its workers since it started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthCounters {
     /// Random number drawn when AuthDNS started; for several servers, the sum of their numbers modulo 2³². If the
@@ -252,7 +252,7 @@ impl AuthCounters {
         repeats.aaaa.merge(&other.repeats.aaaa);
     }
 
-    /// Returns the totals of these workers, without the losses of the host.
+    /// Returns the sums of the counters of these workers. The packets lost on the host are not included.
     pub(crate) fn sum(workers: &[WorkerCounters]) -> AuthCounters {
         let sum = |of: fn(&WorkerCounters) -> &AtomicU64| {
             workers.iter().map(|w| of(w).load(Ordering::Relaxed)).sum()

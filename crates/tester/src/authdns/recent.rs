@@ -18,7 +18,7 @@ use super::answer::QueryType;
 /// Number of names in the table. At 200 000 new names per second, a name remains in the table for more than five
 /// seconds.
 const SLOTS: usize = 1 << 20;
-/// Number of bits of a table entry that contain the time: 2⁵² · 1 024 ns are 146 years.
+/// Number of bits for the time in a table entry. In units of 1 024 ns, 52 bits are enough for 146 years.
 const TIME_BITS: u32 = 52;
 
 /// Table with the time of the last query for each name. The table has 16 MiB, but the kernel allocates only the pages

@@ -96,7 +96,8 @@ impl RampShare<'_> {
         allowed_cpus().len() >= BUSY_WAIT_CPUS
     }
 
-    /// Returns the number of this thread's queries that are due by `moment`, a time after the start.
+    /// Returns the number of this thread's queries that are due by `moment`, which is measured from the start of the
+    /// ramp.
     fn count(&self, moment: Nanos) -> u64 {
         (self.ramp.due(moment) + self.of - 1 - self.client_thread) / self.of
     }
@@ -583,7 +584,8 @@ impl<'a> ClientThread<'a> {
     }
 }
 
-/// Repeats a query over the port's connection, because its response was truncated.
+/// Repeats a query over TCP, because the response over UDP was truncated. The port of the query also has a TCP
+/// connection.
 fn retry_over_tcp(
     settings: &ClientSettings,
     poller: &Poller,

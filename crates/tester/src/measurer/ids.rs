@@ -25,7 +25,7 @@ use units::QueryIndex;
 /// Number of ids in use (M): the largest prime below 2¹⁶.
 pub(super) const IDS: u64 = 65_521;
 
-/// Groups of a pair's queries that are sent together.
+/// Blocks: groups of queries that a pair of threads sends together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     len: u64,
@@ -112,8 +112,8 @@ impl IdPlan {
     /// Creates the plan of ids and ports for the pair that sends `part` of a trial from `ports` source ports.
     ///
     /// # Panics
-    /// Panics if `ports` is 0, or if the indices of the queries in `part` are a multiple of M (65 521) apart.
-    /// `TrialPlan::check` rejects such plans.
+    /// Panics if `ports` is 0, or if the distance between the indices of consecutive queries in `part` is a multiple of
+    /// M (65 521). `TrialPlan::check` rejects such plans.
     pub(super) fn new(ids: std::sync::Arc<Ids>, part: Part, ports: u16, blocks: Blocks) -> IdPlan {
         assert!(ports > 0, "TrialPlan::check rejects a thread without ports");
         let (first, step) = (part.index(0).0 % IDS, (part.index(1).0 - part.index(0).0) % IDS);

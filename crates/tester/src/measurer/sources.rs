@@ -118,7 +118,8 @@ fn gcd(a: u64, b: u64) -> u64 {
 pub struct SourcesUsed {
     /// Prefix of the source addresses, such as `2001:2:0:ff::/64`.
     pub prefix: String,
-    /// Number of addresses of the prefix from which queries were sent. It includes addresses for which sending failed.
+    /// Number of addresses of the prefix that queries used as their source address. It includes addresses for which
+    /// sending failed.
     pub count: u32,
 }
 

@@ -70,8 +70,9 @@ pub(super) fn server_cookie_is_sent(t: &mut Trial<'_>) -> Judged {
     obtain(t).map(drop)
 }
 
-/// Requests a server cookie in the same way as [`obtain`]. If the reply has none, the fault is [`Fault::NotOffered`]
-/// (feature not supported), because a different check ([`server_cookie_is_sent`]) reports that fault.
+/// Requests a server cookie in the same way as [`obtain`]. If the reply has no server cookie, returns
+/// [`Fault::NotOffered`] (feature not supported). The missing cookie counts as a fault only in the check
+/// [`server_cookie_is_sent`].
 fn obtained(t: &mut Trial<'_>) -> Judged<Pair> {
     obtain(t).map_err(|fault| match fault {
         Fault::Wrong(_) => Fault::NotOffered("the server sends no server cookies".into()),

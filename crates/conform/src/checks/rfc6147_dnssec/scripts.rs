@@ -212,7 +212,7 @@ fn leaves_signed() -> Judged {
     Err(Fault::NotOffered("it synthesizes nothing for signed names and clients with DO".into()))
 }
 
-/// Requires that queries with CD and DO get no AAAA records for these names.
+/// Requires that replies to queries with CD=1 and DO=1 contain no AAAA records of these names.
 pub(super) fn not_made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, CD_DO)?;
@@ -270,8 +270,8 @@ pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     Ok(())
 }
 
-/// Requires that a query without CD and DO gets the address synthesized from 1.2.3.4. One query is sent for each of
-/// these names.
+/// Requires that the reply to a query with CD=0 and DO=0 contains the address synthesized from 1.2.3.4. One query is
+/// sent for each of these names.
 pub(super) fn made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, PLAIN)?;

@@ -44,8 +44,8 @@ pub(super) struct Aliases<'a> {
     aliases: Vec<Vec<u8>>,
     /// The name at the end of the alias chain.
     end: Vec<u8>,
-    /// True if the name at the end of the alias chain belongs to other upstreams. The rest of the message is then
-    /// removed.
+    /// True if queries for the name at the end of the alias chain must go to different upstreams. The other records of
+    /// the message are then removed.
     pub(super) is_cut: bool,
     /// For each authority record, true if the record is kept. Empty if all records are kept.
     authority: Vec<bool>,

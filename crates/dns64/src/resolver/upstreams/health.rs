@@ -52,7 +52,7 @@ pub(super) struct UpstreamHealth {
     logged_up: bool,
 }
 
-/// A change of health that is logged.
+/// A change in the health of an upstream, to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HealthChange {
     /// The upstream is marked down.
@@ -78,8 +78,8 @@ impl UpstreamHealth {
         self.down_until
     }
 
-    /// Returns the round-trip time used for the selection. An upstream that was never queried
-    /// counts as fast, so that it gets queries.
+    /// Returns the round-trip time by which upstreams are selected. An upstream that was never queried counts as fast,
+    /// so that it gets queries.
     pub(super) fn speed(&self) -> Nanos {
         match self.smoothed {
             Some((srtt, _)) => srtt,

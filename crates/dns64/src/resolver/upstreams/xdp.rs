@@ -25,13 +25,13 @@ use crate::ids::{PortId, ServerId, WorkerId};
 /// Interval between lookups of the next hop towards a server.
 const LOOKUP_INTERVAL: Nanos = Nanos::SECOND;
 
-/// The source ports of a local address that receive answers over AF_XDP. For each port, the table contains the worker
-/// and the server.
+/// Table for one local address: the source ports at which answers arrive over AF_XDP. For each port, the table contains
+/// the worker that opened it and the server that is queried from it.
 pub(crate) struct IngressPorts {
     address: IpAddr,
     ports: Arc<PortSet>,
-    /// For each port number, one value: worker index plus 1 (16 bits), server (32 bits) and index of the port (16
-    /// bits). The value 0 means that the port is not open.
+    /// For each port number, one value: worker index plus 1 (16 bits), server identifier (32 bits) and index of the
+    /// port (16 bits). The value 0 means that the port is not open.
     owners: Box<[AtomicU64]>,
     /// For each port number, the hash of the address and port of the server that is queried from this port. The hash
     /// filters out forged answers before they reach the worker that opened the port. The worker then compares the
@@ -58,7 +58,7 @@ impl IngressPorts {
         self.address
     }
 
-    /// Returns the open ports, as used by the packet filter.
+    /// Returns the set of open source ports that the packet filter reads.
     pub(crate) fn ports(&self) -> &Arc<PortSet> {
         &self.ports
     }
@@ -72,7 +72,7 @@ impl IngressPorts {
         Some((worker, PortId { server, number: owner as u16 }))
     }
 
-    /// True if this server is queried from the port.
+    /// True if `server` is the server that is queried from the source port `port`.
     pub(crate) fn is_asked(&self, port: u16, server: SocketAddr) -> bool {
         self.servers[usize::from(port)].load(Ordering::Relaxed) == self.hash(server)
     }
@@ -127,8 +127,8 @@ impl XdpSource {
     }
 }
 
-/// True if both have the same IP address and port. The interface of a link-local address is not compared, because
-/// frames do not show it.
+/// True if both socket addresses have the same IP address and port. The interface of a link-local address is not
+/// compared, because frames do not show it.
 #[inline]
 pub(super) fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
@@ -166,7 +166,7 @@ impl Egress {
         Egress { worker: Some(worker), ways: interfaces.map(way).collect() }
     }
 
-    /// Returns the transmit queue of the interface with this index.
+    /// Returns the transmit queue of an interface. `number` is the index of the interface.
     pub(crate) fn outbox(&mut self, number: usize) -> &mut Outbox {
         &mut self.ways[number].outbox
     }

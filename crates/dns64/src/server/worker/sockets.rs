@@ -20,11 +20,11 @@ use crate::transport::client::{Client, Xdp};
 
 /// Maximum number of batches read from an upstream socket, or from rings, per iteration of the event loop.
 const BATCHES: usize = 4;
-/// Maximum number of messages read from the inbox per iteration of the event loop.
+/// Maximum number of messages from other threads that are read from the worker's inbox per iteration of the event loop.
 const MESSAGES: usize = BATCHES * BATCH;
 /// Maximum number of servers to which a query is sent per iteration of the event loop, if each of them refuses it.
 const ROUNDS: usize = 8;
-/// Interval between reads of the rings' drop counters.
+/// Interval between reads of the drop counters of the AF_XDP rings.
 const LOSSES_EACH: Nanos = Nanos::from_millis(100);
 
 impl Worker {

@@ -33,7 +33,7 @@ pub(super) enum Reply {
 /// Replies to the queries for one name.
 #[derive(Clone, Debug)]
 pub(super) struct NameReplies {
-    /// IPv4 address from which the name is generated.
+    /// IPv4 address from which the test name is generated. It is also the address in the A record of that name.
     pub(super) name: Ipv4Addr,
     pub(super) aaaa: Reply,
     /// Reply to the query for A records. This query is sent only if the reply to the AAAA query was NODATA.
