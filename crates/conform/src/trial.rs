@@ -46,7 +46,7 @@ pub enum Fault {
     Silent(String),
     /// The check could not be run; the text is the reason.
     NotTried(String),
-    /// The server does not support the feature that the text describes.
+    /// The server does not support an optional feature; the text describes the feature.
     NotOffered(String),
 }
 

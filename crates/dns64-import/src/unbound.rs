@@ -388,9 +388,9 @@ fn has(modules: &str, module: &str) -> bool {
     modules.split_whitespace().any(|word| word == module)
 }
 
-/// Converts the built-in local zones. A `local-zone` with the name of a built-in zone replaces it. A `local-zone` may
-/// also have a name below a built-in zone. If its type does not block resolution, the names in it are resolved,
-/// although the built-in zone contains them.
+/// Converts the built-in local zones. A `local-zone` with the name of a built-in zone replaces that zone. A
+/// `local-zone` may also have a name below a built-in zone. If the type of the `local-zone` does not block resolution,
+/// its names are resolved, although the built-in zone contains them.
 fn local_zones(server: &Clause, draft: &mut Draft) {
     let canonical = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
     let is_resolved =

@@ -84,8 +84,8 @@ pub(crate) fn trial(measured: &Measured, verdict: &str) -> String {
     format!("{name} | {trial} | {verdict}{details}")
 }
 
-/// Shortens the name of a measurement point so that it fits on a line with `rest`. The shortened name has at least
-/// [`NAME`] columns.
+/// Shortens the name of a measurement point so that the name and the text `rest` fit on one line. The shortened name
+/// has at least [`NAME`] columns.
 fn cut_before(point: &str, rest: &str) -> String {
     cut(point, COLUMNS.saturating_sub(width(rest)).max(NAME))
 }

@@ -38,7 +38,7 @@ pub fn free(ip: IpAddr) -> io::Result<SocketAddr> {
     is_free(address).map(|()| address)
 }
 
-/// Returns the first ephemeral port, from the text of `ip_local_port_range`.
+/// Returns the first ephemeral port. `text` is the content of the file `ip_local_port_range`.
 fn first_of_clients(text: &str) -> u16 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(USUAL)
 }

@@ -452,7 +452,7 @@ fn situations(campaign: &Campaign, outputs: &Outputs) -> BTreeSet<&'static str> 
 #[test]
 fn every_number_is_measured_and_equal_everywhere() {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) };
-    // The random seed is fixed, so that each situation occurs.
+    // The random seed is fixed, so that each special case occurs.
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let seen = RefCell::new(BTreeSet::new());
     let checked = TestRunner::new_with_rng(config, rng).run(&campaigns(), |campaign| {

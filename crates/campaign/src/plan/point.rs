@@ -43,7 +43,7 @@ pub struct SelfTestTarget {
     /// IP version of the queries; absent if the IP version of `[self-test]` is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// Number of AuthDNS's CPUs that the server may use; absent if the number in the plan applies.
+    /// Number of CPUs in `[cpus] auth` that the server may use; absent if the key `cores` of the AuthDNS applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
     /// Name of the server in `[[authdns]]`; absent if the server is not listed there.

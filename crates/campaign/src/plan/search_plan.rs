@@ -85,7 +85,7 @@ pub struct PassedSelfTest {
 }
 
 impl PassedSelfTest {
-    /// Returns the rate up to which the tester is validated for trials like `plan`.
+    /// Returns the rate up to which the self-test validates the tester for trials with the settings `plan`.
     pub fn allowed(&self, plan: &TrialPlan) -> Qps {
         allowed_rate(self.passed, plan.aaaa_share, plan.cached_share, self.delta)
     }
@@ -189,7 +189,7 @@ impl SearchPlan {
         self.self_test.as_ref().map(|test| test.allowed(&self.trial))
     }
 
-    /// Returns the self-test's proof that the tester is reliable in trials like `trial`.
+    /// Returns the self-test's proof that the tester was reliable in `trial`, a trial of these searches.
     pub fn proof(&self, trial: &TrialResult) -> TesterProof {
         self.self_test.as_ref().map_or(TesterProof::None, |test| test.proof(&self.trial, trial))
     }

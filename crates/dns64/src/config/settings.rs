@@ -89,7 +89,7 @@ pub struct Settings {
     without_zone: Vec<HostAddr>,
     /// Routes, beginning with the longest domain. The last route is for the root.
     pub(crate) routes: Vec<Route>,
-    /// Index into `routes` for each domain, except for the last route.
+    /// For each domain, the index of its route in `routes`. The last route is not included.
     routes_by_domain: DomainTable<usize>,
     /// Sets of domain names. The names in a set have the same upstreams.
     pub(crate) upstream_sets: UpstreamSets,

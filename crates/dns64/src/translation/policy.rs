@@ -42,9 +42,9 @@ pub enum Mode {
     /// except after NXDOMAIN.
     #[default]
     Strict,
-    /// Only NODATA leads to an A query. The client gets an error after an error or a timeout of the AAAA query.
+    /// Only NODATA leads to an A query. If the AAAA query ends with an error or a timeout, the client gets an error.
     NodataOnly,
-    /// NODATA and timeouts of the AAAA query lead to an A query. The client gets the errors of the AAAA query.
+    /// NODATA and timeouts lead to an A query. If the AAAA query ends with an error, the client gets this error.
     Timeout,
 }
 
@@ -121,8 +121,8 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Returns a mapping of the addresses in `ranges` to `prefix`. If `allow_non_global` is false, the well-known
-    /// prefix embeds only global addresses (RFC 6052 §3.1).
+    /// Returns a mapping from the IPv4 addresses in `ranges` to IPv6 addresses with the prefix `prefix`. If
+    /// `allow_non_global` is false, the well-known prefix embeds only global addresses (RFC 6052 §3.1).
     pub(crate) fn new(
         prefix: Prefix,
         ranges: impl Into<Networks<Ipv4Net>>,
@@ -225,8 +225,8 @@ pub(crate) struct Policy {
     pub fallback_native: bool,
     /// Condition for A queries. A forward rule can override it.
     pub mode: Mode,
-    /// True if `mode` is configured for the domain that contains the queried name. It then overrides the mode in a
-    /// forward rule.
+    /// True if `mode` is configured for the domain that contains the queried name. In this case, it overrides the mode
+    /// in a forward rule.
     pub mode_of_domain: bool,
     /// True to withhold A records of names that have native or synthesized AAAA records. This is for
     /// clients that use only IPv6, and departs from RFC 6147 §5.3.3.

@@ -251,7 +251,7 @@ fn search_plan(
     }
 }
 
-/// Plans the trials of a test case, without their rates.
+/// Returns the settings of the trials of a test case. The search sets the rate of each trial.
 fn trial(stage: &Stage, dut: SocketAddr, auth_status: &str) -> TrialPlan {
     let defaults = TrialPlan::new(dut, LOWEST);
     TrialPlan {

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Placeholders in the operator's commands and configuration files: listen address (`listen`,
-/// `port`), upstream (`upstream`, `upstream-port`), DNS64 prefix (`prefix`), numbers of CPUs and
-/// threads (`cores`, `threads`), the server's folder (`folder`) and, for an AuthDNS, its zone file
-/// (`zone`).
+/// Placeholders in the operator's commands and configuration files: listen address (`listen`, `port`), upstream
+/// (`upstream`, `upstream-port`), DNS64 prefix (`prefix`), number of CPUs (`cores`), number of threads (`threads`), the
+/// server's folder (`folder`) and, for an AuthDNS, its zone file (`zone`).
 pub(super) const PLACEHOLDERS: [&str; 9] =
     ["listen", "port", "upstream", "upstream-port", "prefix", "cores", "threads", "folder", "zone"];
 

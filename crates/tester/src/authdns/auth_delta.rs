@@ -120,9 +120,9 @@ impl AuthDelta {
     /// Returns the faults of AuthDNS and its host that invalidate the trial:
     ///
     /// - a restart of AuthDNS
-    /// - drops of AuthDNS or of its host
+    /// - packets that AuthDNS or its host dropped
     /// - a packet that waited longer than `waiting` in a queueing discipline of the host
-    /// - more than one missed datagram in [`MISSED_IN`]
+    /// - more than one missed datagram per [`MISSED_IN`] received datagrams
     /// - a 99.9th percentile of AuthDNS's processing time above `limit`
     pub fn faults(&self, limit: Nanos, waiting: Nanos) -> Vec<Reason> {
         let mut faults = Vec::new();

@@ -87,8 +87,8 @@ impl WorkerCounters {
         self.received.load(Ordering::Relaxed) + self.socket_drops.load(Ordering::Relaxed)
     }
 
-    /// Counts the processing times of a batch of queries whose replies were sent at `sent` (wall clock). Empties the
-    /// batch.
+    /// Adds the processing times of a batch of queries to the counters. All replies of the batch were sent at `sent`
+    /// (wall clock). Empties the batch.
     pub(crate) fn publish_times(&self, batch: &mut BatchTimes, sent: Nanos) {
         if batch.received.is_empty() && batch.repeats.is_empty() {
             return;

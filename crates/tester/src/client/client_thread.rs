@@ -52,8 +52,8 @@ const BURST: u64 = 256;
 /// Load model: rule that determines when queries may be sent.
 pub(super) enum LoadModel<'a> {
     /// Sends a query whenever fewer queries than allowed are in flight, at a rate of up to `most` queries per second.
-    /// The thread sends until `end`, or until the source has no more queries. If `stop` is set, the thread ends at
-    /// once.
+    /// The thread sends until the time `end`, or until the source has no more queries. If the flag `stop` is set, the
+    /// thread ends at once.
     Closed {
         end: Option<Nanos>,
         most: Option<Qps>,
@@ -202,8 +202,8 @@ impl<'a> ClientThread<'a> {
         })
     }
 
-    /// Sends queries from the time `start` on, whenever `load_model` allows a query. Returns when all queries are
-    /// answered or given up.
+    /// Sends queries from the time `start` on, whenever the load model `load_model` allows a query. Returns when all
+    /// queries are answered or given up.
     pub(super) fn run(
         mut self,
         start: Nanos,

@@ -64,8 +64,8 @@ pub(super) struct SourcePlan {
 }
 
 impl SourcePlan {
-    /// Creates the source address plan for a pair of threads with `ports` source ports (at least 1). The pair sends its
-    /// queries in `blocks`.
+    /// Creates the source address plan for a pair of threads with `ports` source ports (at least 1). The pair sends the
+    /// queries of a block together, and `blocks` contains the size of the blocks.
     pub(super) fn new(
         plan: &TrialPlan,
         sources: SourceAddresses,
@@ -94,7 +94,7 @@ impl SourcePlan {
         Peer { address: self.server, local: Some(self.address(k)) }
     }
 
-    /// Returns true if `peer` is the server (RFC 5452 §9.1).
+    /// Returns true if `peer` is the address and port of the queried server (RFC 5452 §9.1).
     #[inline]
     pub(super) fn is_servers(&self, peer: Option<Peer>) -> bool {
         let ends = |address: SocketAddr| (address.ip(), address.port());

@@ -74,8 +74,8 @@ struct NextAlias {
 }
 
 impl<'a> Aliases<'a> {
-    /// Follows the aliases of a message to the last one that the message contains, or to the first name outside
-    /// `scope`.
+    /// Follows the aliases of a message to the last one that the message contains, or to the first name outside `scope`
+    /// (the names with the same upstreams as the question).
     ///
     /// # Errors
     ///
@@ -242,8 +242,8 @@ impl<'a> Aliases<'a> {
         }
     }
 
-    /// Removes authority records of names outside `scope`. Records that prove the absence of data at the end of the
-    /// chain are kept, although they are owned by other names in the same zone.
+    /// Removes authority records of names outside `scope`, which are names with different upstreams. Records that prove
+    /// the absence of data at the end of the chain are kept, although they are owned by other names in the same zone.
     fn look_at_authority(
         &mut self,
         view: &Message<'a>,

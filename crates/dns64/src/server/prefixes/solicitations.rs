@@ -92,7 +92,7 @@ mod tests {
     fn expiry_of_the_last_prefix_causes_a_solicitation() {
         let wanted = |second: u64| !(70..150).contains(&second);
         assert_eq!(asked(0..170, wanted, |_| true), [0, 4, 8, 68, 150, 154, 158]);
-        // Frequent changes cause no flood.
+        // Frequent changes of `wanted` do not cause additional solicitations.
         assert_eq!(asked(0..16, |second| second % 2 == 0, |_| true), [0, 4, 8, 12]);
     }
 

@@ -220,7 +220,8 @@ impl Worker {
         }
     }
 
-    /// Reads up to [`MESSAGES`] messages from the inbox. Returns true if no messages are left.
+    /// Reads up to [`MESSAGES`] messages of other threads from the worker's inbox. Returns true if no messages are
+    /// left.
     pub(super) fn read_inbox(&mut self) -> bool {
         self.shared.worker_inboxes[self.id.0].alarm.reset();
         for _ in 0..MESSAGES {
