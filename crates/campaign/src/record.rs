@@ -75,8 +75,7 @@ pub enum Entry {
         /// The facts that `dns64bench check` reports on the host after the change.
         environment: Environment,
     },
-    /// CPU time needed for sending on the tester's host. This time determines the burst size in all
-    /// trials.
+    /// CPU time that the tester's host needs to send a query. This time determines the burst size in all trials.
     SendCost(SendCost),
     /// Start of a trial.
     Started(Step),
@@ -242,7 +241,7 @@ impl Measured {
         }
     }
 
-    /// True if the DUT may have ended during the trial: queries had no reply, or the trial
+    /// True if the DUT may have ended during the trial. This is possible if queries had no reply, or if the trial
     /// consisted of conformance checks.
     pub(crate) fn may_have_ended_the_dut(&self) -> bool {
         self.counts().lost > 0 || self.checked().is_some()
@@ -291,7 +290,7 @@ impl std::fmt::Display for DutEnd {
     }
 }
 
-/// CPU use during a trial, in cores, and the DUT's CPU placement.
+/// CPU use of the DUT, AuthDNS and the Measurer during a trial, and CPU placement of the DUT.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cpu {
     /// CPU use of the DUT in each second, in cores.

@@ -221,7 +221,7 @@ impl Clauses {
         Ok(())
     }
 
-    /// Reads the files that an include refers to. A pattern may match no file.
+    /// Reads the files that an `include` entry refers to. A pattern may match no file.
     fn include(
         &mut self,
         named: &str,

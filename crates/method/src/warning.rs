@@ -41,7 +41,7 @@ pub enum Warning {
     SmallReceiveBuffer {
         /// Size of a receive buffer in octets.
         octets: usize,
-        /// Time in which more replies can arrive than fit into a receive buffer.
+        /// Longest pause between two reads for which a receive buffer has enough space for the replies.
         holds: Nanos,
         /// Size of a receive buffer that would be sufficient, in octets.
         wanted: usize,

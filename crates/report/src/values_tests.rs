@@ -349,8 +349,7 @@ fn check_efficiency(outputs: &Outputs, dut: &str, load: &Value) {
     }
 }
 
-/// Checks that a caveat names the highest passed rate if it is above the rate validated by the
-/// self-test.
+/// Checks that a caveat names the highest passed rate if this rate is above the rate that the self-test validates.
 fn check_caveat(outputs: &Outputs, found: &Found<'_>, validated: &Value) {
     let validated = validated.as_f64().filter(|&rate| rate > 0.0);
     let expected = found.get("max").filter(|&max| validated.is_some_and(|rate| max > rate));

@@ -7,7 +7,7 @@ use domain::base::{MessageBuilder, Name};
 
 use crate::name::{Domain, LABEL_LEN, write_label};
 
-/// Offset of the label's text: after the header and the label's length octet.
+/// Offset of the text of the first label in a query: after the header and the length octet of the label.
 const LABEL_AT: usize = 13;
 /// Length of the header of a DNS message, in octets.
 pub const HEADER_LEN: usize = 12;

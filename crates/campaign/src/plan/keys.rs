@@ -415,7 +415,7 @@ pub struct SelfTest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FurtherSelfTest {
-    /// The server that acts as AuthDNS and receives the queries.
+    /// The server software that acts as AuthDNS and receives the queries of the Measurer.
     pub server: Auth,
     /// IP version of the queries. The default is the key `family` in `[self-test]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

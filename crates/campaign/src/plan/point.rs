@@ -38,7 +38,7 @@ pub enum Point {
 /// The AuthDNS that the Measurer queries in a self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SelfTestTarget {
-    /// The server that acts as AuthDNS and receives the queries.
+    /// The server software that acts as AuthDNS and receives the queries of the Measurer.
     pub server: Auth,
     /// IP version of the queries; absent if the IP version of `[self-test]` is used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,8 +98,8 @@ pub struct Conditions {
     pub aaaa: Share,
     /// Share of queries for cached names (β).
     pub cached: Share,
-    /// Acceptance criterion: minimum share of valid replies with which a trial passes; above 0 and
-    /// at most 1.
+    /// Acceptance criterion: a trial passes if at least this fraction of its queries gets a valid reply. Above 0 and at
+    /// most 1.
     pub accept: f64,
 }
 
@@ -110,7 +110,7 @@ impl Conditions {
         Conditions { dut: dut.into(), place, aaaa: Share::ZERO, cached: Share::ZERO, accept: 1.0 }
     }
 
-    /// True if these are the conditions of the compulsory test of RFC 8219 §9.2, at any placement.
+    /// True if these are the conditions of the compulsory test of RFC 8219 §9.2, with any CPU placement.
     pub fn is_worst_case(&self) -> bool {
         self.aaaa == Share::ZERO && self.cached == Share::ZERO && self.accept >= 1.0
     }

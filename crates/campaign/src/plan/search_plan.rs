@@ -20,7 +20,7 @@ use crate::plan::goal::{TypedGoal, distance};
 /// Plan of a set of searches: the range, the method and the trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SearchPlan {
-    /// Settings of every trial. The rate and the first name are replaced in each trial.
+    /// Settings of every trial. The rate and the first queried name differ between trials, and are set for each trial.
     pub trial: TrialPlan,
     /// Range of the searched rates.
     pub range: SearchRange,
@@ -156,8 +156,8 @@ impl SearchPlan {
         }
     }
 
-    /// Returns the settings of a trial at the rate `rate`. The first name that the trial queries is
-    /// at position `first_name`.
+    /// Returns the settings of a trial at the rate `rate`. The first name that the trial queries has the index
+    /// `first_name` in the block of names.
     pub fn trial_at(&self, rate: Qps, first_name: u64) -> TrialPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }

@@ -49,7 +49,7 @@ pub(super) struct Deployment {
     auth_addresses: Vec<AuthAddresses>,
     /// CPUs of the DUT's host; empty if unknown.
     pub topology: CpuTopology,
-    /// True for topology loopback, in which free ports are chosen for the DUT and AuthDNS.
+    /// True if the topology of the plan is loopback. In this case, free ports are chosen for the DUT and AuthDNS.
     loopback: bool,
     /// Guard that removes the lab if this run created it. This is the last field, because Rust
     /// drops fields in order: the hosts must be dropped before the guard.
@@ -223,7 +223,7 @@ impl Deployment {
         self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
     }
 
-    /// For topology loopback, chooses different ports for the servers. All servers must have
+    /// If the topology of the plan is loopback, chooses new ports for the DUT and AuthDNS. All servers must have
     /// stopped before the call.
     ///
     /// # Errors

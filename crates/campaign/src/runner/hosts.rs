@@ -71,7 +71,7 @@ pub(super) trait Servers {
     fn dut_version(&self, dut: &DutPlan) -> Result<String, ServerError>;
     /// Returns the version of an AuthDNS.
     fn auth_version(&self, auth: &AuthPlan) -> Result<String, ServerError>;
-    /// For topology loopback, chooses different ports for the servers. All servers must have
+    /// If the topology of the plan is loopback, chooses new ports for the DUT and AuthDNS. All servers must have
     /// stopped before the call.
     fn change_ports(&mut self) -> Result<(), CampaignError>;
     /// Starts the AuthDNS of `plan.auth`, and waits until it answers. `aaaa` is the share of names

@@ -15,7 +15,7 @@ use crate::sequence::Task;
 
 /// Maximum delay from the start of the Measurer's process to its first query.
 const SLACK: Nanos = Nanos::from_millis(200);
-/// Sampling interval.
+/// Interval between two readings of the CPU times.
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Measurement of the CPU use of the tester, AuthDNS and the DUT during one trial.

@@ -37,7 +37,7 @@ pub(super) struct Sending {
     pub(super) other_port: bool,
 }
 
-/// Returns the messages that are sent for a query. The list is empty if there is no reply.
+/// Returns the messages that are sent in reply to a query. The list is empty if there is no reply.
 pub(super) fn answer(zones: &Zones, query: &Message, tcp: bool) -> Vec<Sending> {
     let limit = match &query.edns {
         _ if tcp => u16::MAX,
@@ -142,7 +142,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Applies the labels of a name that concern the reply as a whole, such as AD and letter case.
+    /// Applies the labels of a name that concern the reply as a whole, such as those for the AD bit and the letter
+    /// case.
     fn add_behaviour(&mut self, behaviour: &Behaviour) {
         self.reply.flags.ad |= behaviour.ad;
         self.odd_case |= behaviour.odd_case;

@@ -7,7 +7,7 @@ use schemars::schema_for;
 use super::error::ConfigError;
 use super::keys::Config;
 
-/// Reads the keys from the text of a file.
+/// Reads the configuration keys from the text of a file.
 ///
 /// # Errors
 /// Returns an error if the text is not TOML, or has an unknown key or an invalid value. The error contains the line and

@@ -115,7 +115,7 @@ struct Origin {
 /// Example of the configuration lines that define an upstream.
 pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\"\nport = 53";
 
-/// Maximum number of TCP connections to upstreams. A lower system limit reduces this number.
+/// Maximum number of TCP connections to upstreams. The number is reduced if the system allows too few open files.
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {

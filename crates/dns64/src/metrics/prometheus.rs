@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// All metrics, with a prefix and an upstream.
+    /// Returns the text of all metrics, including those of a prefix and of an upstream.
     fn all() -> String {
         let metrics = Metrics::new(1);
         metrics.add_upstream("192.0.2.1:53".parse().unwrap());

@@ -146,7 +146,7 @@ const SIGNALS_OF_FILES: [u64; 3] = [8, 10, 15];
 /// SIOCSPGRP.
 const SIGNALS_OF_SOCKETS: [u64; 2] = [0x8901, 0x8902];
 
-/// Returns the rules of a confined server.
+/// Returns the system call rules for a confined server.
 ///
 /// # Errors
 /// Returns an error if a rule is invalid. The constants in this module result only in valid rules.

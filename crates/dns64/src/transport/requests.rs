@@ -134,7 +134,7 @@ struct Connection {
     peer: u64,
     /// True after the whole request has been read from the connection.
     is_busy: bool,
-    /// Sender that closes the connection when it is dropped.
+    /// Sender that belongs to the connection. Dropping the sender closes the connection.
     _close: oneshot::Sender<()>,
 }
 

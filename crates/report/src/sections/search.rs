@@ -203,8 +203,8 @@ fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
     }
 }
 
-/// Returns the acceptance criterion as the end of a title; empty for the criterion of RFC 8219. Like the papers, the
-/// title marks other criteria as not compliant with RFC 8219.
+/// Returns the acceptance criterion as the end of a title; empty for the criterion of RFC 8219. The papers mark other
+/// criteria as not compliant with RFC 8219, and the title does the same.
 fn criterion_suffix(accept: f64) -> String {
     if accept >= 1.0 {
         return String::new();

@@ -1,4 +1,4 @@
-//! Changes of AuthDNS's counters during a trial. AuthDNS is part of the tester, so AuthDNS's drops and delays must not
+//! Changes in AuthDNS's counters during a trial. AuthDNS is part of the tester, so AuthDNS's drops and delays must not
 //! count against the DUT.
 
 use method::evidence::{PATTERN, TOLERANCE, UpstreamQueries};
@@ -20,8 +20,8 @@ pub struct AuthDelta {
     pub socket_drops: u64,
     /// Replies that could not be sent because of an error.
     pub send_refused: u64,
-    /// Packets lost on AuthDNS's host below the sockets, including packets of other programs; absent if losses were not
-    /// watched.
+    /// Packets lost in the network stack or an interface of AuthDNS's host, including packets of other programs; absent
+    /// if lost packets were not counted.
     #[serde(default, skip_serializing_if = "HostDrops::is_unwatched")]
     pub host_drops: HostDrops,
     /// Queries that AuthDNS processed for longer than the limit.

@@ -135,7 +135,7 @@ pub struct AuthCounters {
     pub send_refused: u64,
     /// Queries that the kernel dropped because AuthDNS was too slow.
     pub socket_drops: u64,
-    /// Packets that the host lost below the sockets, including packets of other programs.
+    /// Packets lost in the network stack or an interface of AuthDNS's host, including packets of other programs.
     #[serde(default)]
     pub host_drops: HostDrops,
     /// AAAA queries for names that have an AAAA record.
@@ -151,7 +151,7 @@ pub struct AuthCounters {
     pub xdp: Option<XdpInterface>,
 }
 
-/// Number of AuthDNS servers that is assumed for counters of versions that do not report this number.
+/// Default for the number of AuthDNS servers, because counters of older versions do not contain this number.
 fn one() -> u32 {
     1
 }

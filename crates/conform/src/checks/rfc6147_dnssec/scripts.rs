@@ -94,7 +94,7 @@ fn has_aaaa_records(reply: &Message) -> bool {
     reply.answers(Rtype::AAAA).next().is_some()
 }
 
-/// Requires NODATA with a SOA record, NSEC or NSEC3 records, and the signatures of both.
+/// Requires NODATA with a SOA record, NSEC or NSEC3 records, and the signatures of these records.
 fn has_proof(reply: &Message) -> Judged {
     reply.lacks(Rtype::AAAA)?;
     let has = |rtype| reply.authority.iter().any(|record| record.rtype == rtype);

@@ -14,7 +14,7 @@ use units::Nanos;
 const AT_FIRST: u32 = 3;
 /// Interval between the initial solicitations (`RTR_SOLICITATION_INTERVAL`, RFC 4861 §10).
 const INTERVAL: Nanos = Nanos::from_millis(4_000);
-/// Interval between later solicitations.
+/// Interval between solicitations after the initial ones.
 const LATER: Nanos = Nanos::from_millis(60_000);
 
 /// State of the solicitations on one link.

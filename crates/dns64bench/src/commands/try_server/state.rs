@@ -136,7 +136,7 @@ impl State {
         }
     }
 
-    /// Returns advice to print if the wait ends in this state.
+    /// Returns the advice that is printed if the wait for the server ends in this state.
     pub(super) fn advice(self) -> String {
         match self {
             State::Silent | State::Unreachable(_) => {
