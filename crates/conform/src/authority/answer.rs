@@ -2,8 +2,9 @@
 //! sockets nor a clock, so that table-driven tests can cover it.
 //!
 //! The aliases of the queried name are followed to the last name. The reply is built from the records of all these
-//! names, and from the labels that apply to the reply as a whole. A label can define the [`Fate`] of the reply, such as
-//! a delay. The first one other than an RCODE or NODATA determines how the reply is sent.
+//! names, and from the labels that apply to the reply as a whole. A label can define a special treatment ([`Fate`]) of
+//! the query, such as a delay of the reply. The first treatment other than an RCODE or NODATA determines how the reply
+//! is sent.
 
 use std::time::Duration;
 
