@@ -152,7 +152,7 @@ pub struct Step {
     pub repeat: u32,
     /// Offered rate, queries per second.
     pub rate: Qps,
-    /// Length of the trial: short for a probe, otherwise full length.
+    /// Length of the trial: a short trial (probe), a full-length trial, or the duration chosen by MLRsearch.
     pub length: Length,
 }
 

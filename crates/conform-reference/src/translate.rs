@@ -39,8 +39,8 @@ pub(super) const WELL_KNOWN_V4: [Ipv4Addr; 2] =
     [Ipv4Addr::new(192, 0, 0, 170), Ipv4Addr::new(192, 0, 0, 171)];
 
 impl Pref64 {
-    /// Converts a prefix of the checks by means of its text form. The reference server and the checks therefore share
-    /// no code that computes with addresses.
+    /// Converts a prefix from the type that the checks use. The prefix is converted to text and parsed again, so that
+    /// the reference server and the checks share no code that computes with addresses.
     pub(super) fn from_prefix(prefix: Prefix) -> Pref64 {
         let text = prefix.to_string();
         let address = text.split('/').next().and_then(|address| address.parse::<Ipv6Addr>().ok());

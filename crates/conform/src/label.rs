@@ -160,7 +160,7 @@ pub enum Scope {
     A,
     /// Queries for AAAA.
     Aaaa,
-    /// All queries.
+    /// Queries for any type.
     All,
 }
 
@@ -231,8 +231,8 @@ pub struct Behaviour {
     pub alias: Option<Alias>,
     /// True if a reply contains only the alias, without the records of its target.
     pub half: bool,
-    /// Parent of the wildcard. All names below this parent come from the wildcard, which is the label `*` below this
-    /// parent.
+    /// Parent of a wildcard. All names below this parent are synthesized from the wildcard, whose name consists of the
+    /// label `*` and the name of the parent.
     pub wildcard: Option<Name>,
 }
 

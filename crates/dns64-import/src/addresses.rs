@@ -117,7 +117,7 @@ impl Addresses {
     }
 }
 
-/// The binary tree of all networks of an address family, for a set of addresses in this family.
+/// A set of addresses of one address family, as a binary tree: the children of a network are its two halves.
 struct Trie<'a> {
     ranges: &'a [Range],
     bits: u8,

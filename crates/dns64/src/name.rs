@@ -128,13 +128,13 @@ impl<T> DomainTable<T> {
         ancestors(name).find_map(|domain| self.0.get(domain))
     }
 
-    /// True if no domain has a value.
+    /// True if the table contains no domain.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// True if exactly this domain has a value.
+    /// True if the table contains exactly this domain.
     pub(crate) fn has(&self, domain: &LowerName) -> bool {
         self.0.contains_key(domain.wire())
     }
@@ -237,7 +237,7 @@ impl KeyBuf {
         &self.0[..self.0.len() - TAIL]
     }
 
-    /// True if the key is that of a probe.
+    /// True if the key identifies a probe: a query with CD that is sent to explain a failure.
     #[inline]
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0
@@ -287,7 +287,7 @@ impl Key {
     pub(crate) fn checking_disabled(&self) -> bool {
         self.0[self.0.len() - 1] & CD != 0
     }
-    /// True if the key is that of a probe.
+    /// True if the key identifies a probe: a query with CD that is sent to explain a failure.
     #[inline]
     pub(crate) fn is_probe(&self) -> bool {
         self.0[self.0.len() - 1] & PROBE != 0

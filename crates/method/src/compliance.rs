@@ -18,17 +18,17 @@ pub const DEFAULT_AUTH_LIMIT: Nanos = Nanos::from_millis(10);
 /// Minimum trial duration of RFC 8219 §9.2.
 const SHORTEST: Nanos = Nanos(60 * Nanos::SECOND.0);
 
-/// Answer to a yes-or-no question that affects compliance, such as [`Facts::shares_host`].
+/// True, false or unknown: the value of a fact that affects compliance, such as [`Facts::shares_host`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// The answer is yes.
+    /// The fact is true.
     Yes,
-    /// The answer is no.
+    /// The fact is false.
     No,
-    /// The answer is unknown, because the program cannot determine it.
+    /// The fact is unknown, because the program cannot determine it.
     NotKnown,
-    /// The user stated that the answer is no.
+    /// The fact is false according to the user. The program cannot determine it.
     StatedNo,
 }
 

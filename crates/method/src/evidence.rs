@@ -121,7 +121,7 @@ impl std::fmt::Display for Deviation {
 }
 
 impl UpstreamQueries {
-    /// Adds each of these counts to the same count of a second trial or a second AuthDNS server, and returns the sums.
+    /// Adds the counts of a second trial, or of a second AuthDNS server, to these counts. Returns the sums.
     pub fn plus(&self, other: &UpstreamQueries) -> UpstreamQueries {
         UpstreamQueries {
             aaaa: self.aaaa + other.aaaa,
@@ -164,9 +164,9 @@ impl UpstreamQueries {
     /// use [`UpstreamQueries::other_aaaa_share`], because an overloaded DUT sends fewer upstream queries.
     ///
     /// If a query got no valid reply, it is unknown whether the DUT queried AuthDNS for its name. The cache hit rate is
-    /// therefore between two values: one relates to the valid replies, and the other relates to all queries. The rate
-    /// is clamped to 0 if the DUT queries AuthDNS for more names than the Measurer queried. This happens, for example,
-    /// if the DUT repeats queries to a second AuthDNS.
+    /// therefore between two values: one is computed from the valid replies, and the other from all queries. The cache
+    /// hit rate is clamped to 0 if the DUT queries AuthDNS for more names than the Measurer queried. This happens, for
+    /// example, if the DUT repeats queries to a second AuthDNS.
     pub fn deviation(&self, wanted: &OfferedLoad) -> Option<Deviation> {
         let real = self.real(wanted)?;
         let (aaaa, cached) = (wanted.aaaa.fraction(), wanted.cached);

@@ -20,7 +20,7 @@ const MAX_SEGMENTED: usize = 65_000;
 
 #[derive(Clone, Copy)]
 struct Queued {
-    /// Destination; `None` for the connected peer.
+    /// Destination of the datagram; `None` for the connected peer.
     peer: Option<Peer>,
     start: usize,
     len: usize,
@@ -33,7 +33,8 @@ pub struct Flushed {
     pub sent: usize,
     /// Number of datagrams rejected by the kernel.
     pub refused: usize,
-    /// The last rejection caused by an ICMP message or the routing table, or `None` if there was no such rejection.
+    /// The last error with which the kernel rejected a datagram because of an ICMP message or the routing table. `None`
+    /// if there was no such error.
     pub unreachable: Option<io::ErrorKind>,
 }
 
@@ -45,10 +46,10 @@ pub struct SendQueue {
     headers: Box<[mmsghdr]>,
     addresses: Box<[sockaddr_storage]>,
     controls: Box<[Control]>,
-    /// For each message header, the number of datagrams in this message.
+    /// For each message passed to `sendmmsg`, the number of datagrams in it.
     carried: [usize; ROOM],
-    /// True if datagrams are sent with segmentation. It becomes false when a send attempt shows that the kernel or the
-    /// interface does not support segmentation.
+    /// True if several datagrams are sent as one large packet, which the kernel or the interface then segments. It
+    /// becomes false when a send attempt shows that segmentation is not supported.
     segments: bool,
 }
 

@@ -201,8 +201,8 @@ fn short(value: f32) -> f32 {
     (value * 100.0).round() / 100.0
 }
 
-/// Returns a control point of the cubic curve that is equal to a quadratic curve. `by` is the control point of the
-/// quadratic curve. `end` is the end point of both curves next to the returned control point.
+/// Converts a quadratic Bézier curve to the identical cubic curve, and returns one of its two control points. `by` is
+/// the control point of the quadratic curve. `end` is the end point next to the returned control point.
 fn towards(end: Point, by: Point) -> Point {
     Point::from_xy(end.x + (by.x - end.x) * 2.0 / 3.0, end.y + (by.y - end.y) * 2.0 / 3.0)
 }

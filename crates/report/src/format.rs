@@ -16,7 +16,7 @@ pub(crate) fn percent(share: u8) -> String {
     format!("{share} %")
 }
 
-/// Prefix of a proven lower bound without an upper bound.
+/// Text before a rate that is only a lower bound, because no upper bound is known.
 pub const AT_LEAST: &str = "≥ ";
 
 /// Formats a number with grouped thousands and only the significant digits.

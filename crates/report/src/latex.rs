@@ -211,7 +211,7 @@ fn widths(table: &Table, columns: &[usize]) -> Vec<Width> {
     least.iter().zip(wanted).map(|(&least, wanted)| Width::Wrapped(least + share(wanted))).collect()
 }
 
-/// Returns the rows that fit on each page.
+/// Divides the rows of a table among pages. Returns the range of rows for each page.
 fn pages(table: &Table, columns: &[usize], widths: &[Width]) -> Vec<Range<usize>> {
     let lines = |row: &Vec<String>| {
         let of = |(&column, width): (&usize, &Width)| {

@@ -29,8 +29,8 @@ pub fn native_aaaa(address: Ipv4Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(AAAA_PREFIX) | u128::from(u32::from(address)))
 }
 
-/// True if the name of `address` has an AAAA record. `aaaa` is the share of names with an AAAA record. This share is
-/// exact in every window of 100 consecutive names (except a window that spans 255.255.255.255).
+/// True if the name of `address` has an AAAA record. `aaaa` is the fraction of names with an AAAA record. This fraction
+/// is exact in every window of 100 consecutive names (except a window that spans 255.255.255.255).
 pub fn has_aaaa(address: Ipv4Addr, aaaa: Share) -> bool {
     aaaa.selects(u64::from(u32::from(address)))
 }
@@ -165,7 +165,7 @@ impl NameRange {
     /// All 2³² names.
     pub const ALL: NameRange = NameRange { network: 0, len: 0 };
 
-    /// Returns the number of names.
+    /// Returns the number of names in the range.
     pub fn count(&self) -> u64 {
         1 << (32 - self.len)
     }

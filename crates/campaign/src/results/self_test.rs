@@ -38,7 +38,7 @@ pub struct SelfTestResult {
     pub figures: Figures,
     /// Result of each search, in order; rates in queries per second.
     pub found: Vec<Found>,
-    /// True if all searches have ended.
+    /// True if all searches of the self-test have ended.
     pub complete: bool,
     /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
@@ -115,8 +115,8 @@ impl fmt::Display for FailedSelfTest {
 }
 
 impl<'a> Recorded<'a> {
-    /// Returns the first failed self-test among those that validate the tester, or `None` if no
-    /// such self-test failed. A self-test fails if a search found no passing rate.
+    /// Returns the first failed self-test, or `None` if no self-test failed. Self-tests that serve for comparison only
+    /// are ignored. A self-test fails if a search found no passing rate.
     pub fn failed_self_test(&self) -> Option<FailedSelfTest> {
         self.plan.points().into_iter().find_map(|point| {
             let result = result(self, &point)?;

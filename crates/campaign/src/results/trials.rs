@@ -15,9 +15,9 @@ use crate::record::{DutEnd, Entry, Measured, TaskResult};
 pub struct Trial {
     /// The measurement point of the trial.
     pub point: Point,
-    /// Number of the search or repetition at this measurement point. The first is number 1.
+    /// Sequence number of the search or repetition at this measurement point, starting at 1.
     pub repeat: u32,
-    /// Length of the trial: short for a probe, otherwise full length.
+    /// Length of the trial: a short trial (probe), a full-length trial, or the duration chosen by MLRsearch.
     pub length: Length,
     /// Offered rate, queries per second; absent in a closed loop.
     pub rate: Option<Qps>,
@@ -77,7 +77,7 @@ impl Trial {
         })
     }
 
-    /// Returns the share of valid replies from 0 to 1, or `None` if no query was sent.
+    /// Returns the fraction of queries that got a valid reply, from 0 to 1. Returns `None` if no query was sent.
     pub fn valid(&self) -> Option<f64> {
         (self.counts.sent > 0).then(|| self.counts.valid as f64 / self.counts.sent as f64)
     }

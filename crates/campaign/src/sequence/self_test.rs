@@ -102,7 +102,7 @@ impl Measure for SelfTestMeasure {
     }
 }
 
-/// Returns the number and the range of the searches of a self-test.
+/// Returns the plan of the searches of a self-test: how many there are, and the range of rates that they search.
 fn set_of(plan: &Plan, point: &Point) -> Option<SetPlan> {
     let (Some(t), Point::SelfTest(_)) = (&plan.self_test, point) else { return None };
     let range = SearchRange {

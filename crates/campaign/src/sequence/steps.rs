@@ -32,9 +32,9 @@ pub struct GoalFigures {
     pub goal: Goal,
     /// Statistics of the searches' lower bounds, in queries per second.
     pub figures: Figures,
-    /// Largest factor by which short trials may overstate the lower bounds. Short trials overstate
-    /// them, because replies that arrive after the end of sending also count. The lower end of the
-    /// interval is divided by this factor. A factor of 1 means that the bounds are not overstated.
+    /// Largest factor by which short trials may overstate the lower bounds. Short trials overstate them, because
+    /// replies that arrive after the end of sending also count. The lower end of the interval in `figures` has been
+    /// divided by this factor. A factor of 1 means that the bounds are not overstated.
     pub overstatement: f64,
     /// Maximum distance between the two bounds of a search.
     pub resolution: Qps,

@@ -1,5 +1,5 @@
-//! State of prefixes at run time: announcers and NAT64 health. This module uses neither sockets nor
-//! a clock.
+//! State of the DNS64 prefixes at run time: the upstreams and routers that announce them, and the health of their
+//! NAT64s. This module uses neither sockets nor a clock.
 //!
 //! ```text
 //! discovery: an upstream's ipv4only.arpa ──┐
@@ -17,7 +17,7 @@ use units::Nanos;
 use self::health::PrefixHealth;
 use crate::translation::prefix::Prefix;
 
-/// State of the prefixes at one moment.
+/// State of all prefixes at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LivePrefixes {
     /// Discovered prefixes with their expiry times, in order of discovery.
@@ -54,13 +54,13 @@ pub(crate) struct PrefixReport {
     pub prefix: Prefix,
     /// Name of the prefix in the configuration.
     pub name: Option<String>,
-    /// Descriptions of the announcers. Empty for a configured prefix.
+    /// Descriptions of the upstreams and routers that announce the prefix. Empty for a configured prefix.
     pub announced_by: Vec<String>,
     /// Expiry time of a discovered prefix.
     pub until: Option<Nanos>,
     /// True if the prefix is not used for new answers.
     pub draining: bool,
-    /// Health, and the time of its last change. `None` if the prefix is not probed.
+    /// Health of the prefix's NAT64, and the time at which the health last changed. `None` if the NAT64 is not probed.
     pub health: Option<(PrefixHealth, Nanos)>,
 }
 

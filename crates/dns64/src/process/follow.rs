@@ -30,9 +30,9 @@ impl Follower {
         self.seen = settings.resolv_conf().clone();
     }
 
-    /// Updates the server's upstreams if resolv.conf has changed and the server uses it. If the
-    /// file no longer lists an upstream, the server continues to use the current upstreams. `fit`
-    /// adapts the settings to the limits of the system.
+    /// Updates the server's upstreams if they come from resolv.conf and this file has changed. If the file no longer
+    /// lists an upstream, the server continues to use the current upstreams. `fit` adapts the settings to the limits of
+    /// the system.
     pub(super) fn poll(
         &mut self,
         server: &RunningServer,

@@ -87,7 +87,7 @@ pub(crate) struct Answer {
     signed: bool,
 }
 
-/// A record of an answer without its owner.
+/// A record of an answer: all its fields except the owner name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerRecord<'a> {
     /// Offset of the record in the message.
@@ -163,8 +163,8 @@ impl Answer {
         Ok(Answer::keep(&clean, &again, Some(&aliases), limits))
     }
 
-    /// Stores a copy of the message, and the results of the pass over it. `aliases` is `None` if all answer records are
-    /// owned by the question's name.
+    /// Creates an answer from a copy of the message and the results of its survey. `aliases` is `None` if all answer
+    /// records are owned by the question's name.
     fn keep(
         message: &[u8],
         survey: &Survey<'_>,

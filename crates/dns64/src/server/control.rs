@@ -1,4 +1,4 @@
-//! The control socket, served by the TCP thread.
+//! The control socket. The TCP thread handles its requests.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -32,8 +32,8 @@ use crate::transport::requests::{self, Service};
 /// Error message for requests that arrive while the server is stopping.
 const ENDS: &str = "the server is stopping";
 
-/// Properties of the control protocol. A request is one line. The time limit is long, because an answer may have to
-/// wait for upstreams.
+/// Properties of the control protocol. A request is one line. The time limit for a request is long, because an answer
+/// may have to wait for upstreams.
 const SERVICE: Service =
     Service { request: "a request at the control socket", end: b"\n", answering: PATIENCE };
 
@@ -92,7 +92,7 @@ impl Context {
         }
     }
 
-    /// Lets a worker process a query as if a client had sent it, and returns the explanation.
+    /// Passes a query to a worker, which handles the query as if a client had sent it. Returns the explanation.
     async fn explain(&self, subject: &Subject) -> Answer {
         // A stopping worker accepts no more queries.
         if self.shared.stopping.load(Ordering::Relaxed) {

@@ -40,7 +40,8 @@ use crate::transport::upstream_tcp;
 
 /// Interval at which the TCP thread checks whether the workers have ended.
 const STOP_CHECK: Duration = Duration::from_millis(50);
-/// Time after which every task of the TCP thread has run at least once.
+/// Time for which a stopping server waits so that every task of the TCP thread runs at least once. The tasks then
+/// detect the stop, and pass on the messages that they have already read.
 const HEARD: Duration = Duration::from_millis(5);
 /// Time for which a stopping server waits for clients to receive their last replies.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -67,7 +68,8 @@ pub(super) struct Sockets {
 /// Returns an error if the process has no file descriptor left.
 ///
 /// # Panics
-/// Panics if too many tasks have panicked. Each panic of a task is counted and logged, and ends the work in progress.
+/// Panics if too many tasks have panicked. Each panic of a task is counted and logged, and ends only the work of that
+/// task.
 pub(super) fn run(
     shared: &Arc<Shared>,
     sockets: Sockets,

@@ -116,7 +116,7 @@ impl FromStr for ShardNumber {
 }
 
 /// Parses the index of a shard and the clock offset of its tester, such as `1=250us` or `2=-1ms`. The offset is
-/// positive if the clock was ahead. Returns the offset in nanoseconds.
+/// positive if the tester's clock was ahead of true time. Returns the offset in nanoseconds.
 pub(crate) fn parse_offset(text: &str) -> Result<(u16, i64), String> {
     let wrong =
         || format!("'{text}' is not a valid shard offset; write for example 1=250us or 2=-1ms");

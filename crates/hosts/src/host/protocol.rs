@@ -35,14 +35,14 @@ pub(crate) enum Request {
         /// Name or path of the program.
         program: PathBuf,
     },
-    /// Runs a short command.
+    /// Runs a short command, and waits until it ends.
     Run {
         /// Program and arguments, which are executed without a shell.
         words: Vec<String>,
         /// Time limit of the command.
         limit: Duration,
     },
-    /// Starts a long-running command.
+    /// Starts a long-running command, such as a server.
     Start {
         /// Program and arguments, which are executed without a shell.
         words: Vec<String>,
@@ -127,7 +127,7 @@ pub(crate) enum Reply {
     Text(String),
     /// The path of a program, or `None` if the program was not found.
     Found(Option<PathBuf>),
-    /// Result of a short command.
+    /// Result of a command that has ended.
     Ran {
         /// True if the exit status was 0.
         success: bool,
@@ -150,7 +150,7 @@ pub(crate) enum Reply {
     Counters(Box<AuthCounters>),
     /// True if the server answered.
     Answered(bool),
-    /// Counters of the NUMA nodes, or `None` if the kernel does not count page allocations.
+    /// Page allocation counters of the NUMA nodes, or `None` if the kernel does not count page allocations.
     Numa(Option<Numa>),
     /// Time of the wall clock, in nanoseconds since 1970-01-01 UTC.
     Clock(Nanos),

@@ -51,13 +51,14 @@ pub struct Checked {
     /// DNSKEY and DS records of the signed zones, as lines of a zone file. If there are none, the DUT does not
     /// validate.
     pub anchors: Vec<String>,
-    /// A range of IPv6 addresses that the DUT excludes in addition to ::ffff:0:0/96.
+    /// Range of IPv6 addresses. The DUT ignores AAAA records in this range, in addition to ::ffff:0:0/96 (RFC 6147
+    /// §5.1.4).
     pub excluded: Option<&'static str>,
 }
 
 impl Checked {
-    /// Returns the additional configuration of a DUT for one variant of the conformance checks. `anchors` contains the
-    /// trust anchors of the signed zones.
+    /// Returns the settings that conformance checks add to a DUT that is configured as `variant` requires. `anchors`
+    /// contains the trust anchors of the signed zones.
     pub fn for_variant(variant: &Variant, anchors: &[String]) -> Checked {
         let validates = *variant != Variant::NoValidation;
         Checked {
@@ -141,21 +142,22 @@ pub enum Program {
 /// contains a digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// The program is run with this argument.
+    /// The version is printed if the program is run with this argument.
     Argument(&'static str),
-    /// A script that `sh` runs. The script's first argument (`$1`) is the program.
+    /// The version is printed by this script, which `sh` runs. The script's first argument (`$1`) is the program.
     Script(&'static str),
-    /// If the plan contains the command `version`, this command is run.
+    /// The version is printed by the command `version` of the plan, if the plan contains this command.
     OfThePlan,
 }
 
 /// Method to set a server's number of threads or processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThreadOption {
-    /// The number is set on the command line, even if the operator provides a configuration file.
+    /// The number of threads or processes is set on the command line, even if the operator provides a configuration
+    /// file.
     ByCommand,
-    /// The number is set in the configuration file. If the operator provides this file, it must contain `{threads}` or
-    /// `{cores}` to set the number.
+    /// The number of threads or processes is set in the configuration file. If the operator provides this file, it must
+    /// contain `{threads}` or `{cores}` to set the number.
     ByConfiguration,
 }
 
@@ -305,7 +307,7 @@ impl<T> Setting<'_, T> {
         self.folder.to_string_lossy().into_owned()
     }
 
-    /// Returns the operator's lines, each indented by `indent` and ended by a newline.
+    /// Returns the operator's configuration lines, each indented by `indent` and ended by a newline.
     pub(crate) fn extra(&self, indent: &str) -> String {
         self.operator.extra.iter().map(|line| format!("{indent}{line}\n")).collect()
     }
@@ -322,7 +324,7 @@ pub(super) fn with(program: &[String], arguments: &[&str]) -> Vec<String> {
 }
 
 impl<T: Task> Setting<'_, T> {
-    /// Replaces the placeholders in a text. Placeholders that have no value for the task are kept.
+    /// Replaces the placeholders in a text. Placeholders that have no value for the task stay in the text.
     pub fn fill(&self, text: &str) -> String {
         let [upstream, upstream_port, prefix, zone] = self.task.values();
         let values = [

@@ -97,7 +97,7 @@ pub enum XdpError {
         /// Number of transmit queues.
         transmit: u32,
     },
-    /// The interface's link did not come up after the filter was attached.
+    /// The interface's link did not come up after the XDP program was attached.
     #[error(
         "{interface} has no link for {} s after the filter was attached: is the cable in, and the other end up?",
         waited.as_secs_f64()

@@ -33,16 +33,16 @@ const IN_FLIGHT_TIME: Duration = Duration::from_millis(200);
 /// Result of a loop test.
 #[derive(Clone, Copy, Debug)]
 pub struct LoopTest {
-    /// Attach mode of the interface that sends the test datagrams.
+    /// XDP attach mode of the interface that sends the test datagrams.
     pub out: AttachMode,
-    /// Attach mode of the interface that receives the test datagrams.
+    /// XDP attach mode of the interface that receives the test datagrams.
     pub back: AttachMode,
     /// Number of datagrams that the sending interface accepted.
     pub sent: u64,
     /// Number of datagrams received on the receiving interface.
     pub received: u64,
-    /// Number of datagrams that reached the receiving interface, but were dropped because its rings or frames were
-    /// full.
+    /// Number of datagrams that reached the receiving interface, but were dropped because a ring was full or no buffer
+    /// was free.
     pub dropped: u64,
     /// Duration of sending.
     pub time: Duration,

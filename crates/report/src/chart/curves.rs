@@ -1,10 +1,10 @@
-//! Choice between bars, curves in one diagram, and small diagrams. The choice depends on the number
-//! of curves and the number of points.
+//! Choice between bars, curves in one diagram, and small diagrams. The choice depends on the number of curves and the
+//! number of different horizontal positions.
 
 use crate::chart::figure::{COLOURS, Dot, Multiple, Series, Shape};
 use crate::format::number;
 
-/// Up to this number of positions, bars are used instead of curves.
+/// Maximum number of horizontal positions for which bars are drawn instead of curves.
 const FEW: usize = 3;
 
 /// A curve, with the names that distinguish it from other curves.
@@ -24,7 +24,8 @@ impl Curve {
     }
 }
 
-/// Returns the label of the horizontal axis. The label contains the unit if the positions do not.
+/// Returns the label of the horizontal axis. For bars, the label has no unit, because the names of the groups of bars
+/// contain the unit.
 pub(crate) fn along(shape: &Shape, words: &str, unit: &str) -> String {
     match shape {
         Shape::Bars { .. } => words.into(),

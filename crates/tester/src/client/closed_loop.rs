@@ -38,7 +38,8 @@ pub struct ClosedLoopPlan {
     pub source_ports: usize,
     /// CPUs of the threads, used round robin; if empty, the kernel selects the CPUs.
     pub cpus: Vec<CpuId>,
-    /// Duration of repeated passes over the queries. If it is `None`, each query is sent once.
+    /// Duration of the closed loop, in which the list of queries is repeated. If the duration is `None`, each query is
+    /// sent once.
     pub duration: Option<Nanos>,
     /// Maximum queries per second across all threads; `None` means unlimited.
     pub most: Option<Qps>,
@@ -117,7 +118,7 @@ pub struct ClosedLoopResult {
     pub connections: Connections,
     /// Connection setup times in microseconds; absent if no connection was established.
     pub connecting_us: Option<Rtt>,
-    /// Underlying totals and histograms.
+    /// Totals and histograms from which the other fields are computed.
     #[serde(skip)]
     pub tally: Option<Box<Tally>>,
     /// Start time (wall clock).

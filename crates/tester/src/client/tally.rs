@@ -37,7 +37,7 @@ pub struct Tally {
     pub octets: (u64, u64),
     /// Round-trip times of the valid responses in ns.
     pub rtt: Histogram<u64>,
-    /// TCP connections.
+    /// Numbers of TCP connections, by outcome.
     pub connections: Connections,
     /// Connection setup times in ns.
     pub connecting: Histogram<u64>,

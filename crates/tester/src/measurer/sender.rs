@@ -1,4 +1,5 @@
-//! Sending thread of a pair: sends every query on schedule and records its send time.
+//! Sending thread of a pair of threads (sender and receiver). It sends every query on schedule and records its send
+//! time.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ const SEND_TRIES: u32 = 5;
 /// Maximum wait until a zero-copy device has sent the last queries.
 const DRAIN_TIMEOUT: Nanos = Nanos::from_millis(50);
 
-/// Timing of a pair's sender.
+/// Timing of a sending thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SendTiming {
     /// True if the sender busy-waits until the next query is due; false if it sleeps.
@@ -40,7 +41,7 @@ pub(super) struct SendTiming {
 }
 
 impl SendTiming {
-    /// Selects the timing of a pair with `interval` between its queries.
+    /// Selects the timing of a sender with `interval` between its queries.
     ///
     /// A busy-waiting sender sends queries one by one if the interval is long enough. In all other cases, as many
     /// queries are sent together as the maximum deviation from the schedule (`max_burst`) allows. A sleeping sender
@@ -57,7 +58,7 @@ impl SendTiming {
     }
 }
 
-/// Totals and faults of one sender.
+/// Totals of one sender, and the faults that affect the verdict of the trial.
 pub(super) struct Sent {
     pub(super) queries: u64,
     pub(super) refused: u64,
@@ -68,7 +69,7 @@ pub(super) struct Sent {
     pub(super) faults: Vec<Reason>,
 }
 
-/// The sender of one pair.
+/// Sending thread of one pair of threads (a sender and a receiver).
 pub(super) struct Sender {
     /// The part of the schedule that this pair of threads handles.
     pub(super) part: Part,
@@ -86,7 +87,7 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends the pair's queries. Returns when the last query was sent.
+    /// Sends the queries of this pair of threads. Returns when the last query has been sent.
     pub(super) fn run(mut self) -> Sent {
         let mut sent = Sent {
             queries: 0,
@@ -143,8 +144,8 @@ impl Sender {
         self.part.schedule().deadline(self.part.index(k))
     }
 
-    /// Returns the end of the run (group of queries sent together) that begins with query `next`. If queries are sent
-    /// in one system call, a run is a block.
+    /// Returns the end of the group of queries that begins with query `next`. The queries of a group are sent together.
+    /// If one system call sends several queries, the group consists of the queries sent by one call.
     fn run_end(&self, next: u64) -> u64 {
         match self.pace.block {
             1 => next + u64::from(self.pace.run),
@@ -204,8 +205,8 @@ impl Sender {
         }
     }
 
-    /// Waits until the ledger has room for all queries with an index below `end`. Returns false if there is still no
-    /// room after 10 s.
+    /// Waits until the buffer of send times has room for all queries with an index below `end`. Returns false if there
+    /// is still no room after 10 s.
     fn await_room(&self, end: u64) -> bool {
         let give_up = clock::now() + Nanos(10 * Nanos::SECOND.0);
         while !self.ledger.has_room(end) {
@@ -261,7 +262,7 @@ impl Sender {
         }
     }
 
-    /// Sends query `k`. `refused` is true if an earlier attempt to send it, together with other queries, has failed.
+    /// Sends query `k`. `refused` is true if an attempt to send a group that contains this query has already failed.
     fn send_one(&mut self, k: u64, query: Block<'_>, refused: bool, sent: &mut Sent) {
         let tried = send_with_retries(|| {
             self.stamp(k, k + 1);
@@ -276,7 +277,7 @@ impl Sender {
         }
     }
 
-    /// Gives up query `k` after a send error.
+    /// Counts query `k` as not sent, after a send error.
     fn withdraw(&self, k: u64, why: Option<&io::Error>, sent: &mut Sent) {
         self.ledger.withdraw(k);
         sent.refused += 1;
@@ -286,8 +287,8 @@ impl Sender {
         }
     }
 
-    /// Records the current time in the ledger as the send time of these queries. This must be done before the packets
-    /// are sent, so that the receiver finds the query of every reply and no round-trip time is too short.
+    /// Records the current time as the send time of the queries `from..to`. This must be done before the packets are
+    /// sent, so that the receiver finds the query of every reply and no round-trip time is too short.
     #[inline]
     fn stamp(&self, from: u64, to: u64) {
         let now = clock::now().since(self.start);

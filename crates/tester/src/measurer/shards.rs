@@ -172,8 +172,8 @@ pub struct ShardPart {
 }
 
 impl ShardPart {
-    /// Creates the data that one tester contributes to the finished trial of `plan`. `asked` is the state of the clock
-    /// at the start.
+    /// Creates the data of one tester after the trial of `plan` has finished. `asked` is the state of the clock when
+    /// the start time was converted.
     pub(super) fn new(
         plan: &TrialPlan,
         asked: &AskedClock,

@@ -1,4 +1,4 @@
-//! Scripts: the header, opcodes, types and classes.
+//! Scripts of the checks for the message header, opcodes, types and classes.
 
 use domain::base::iana::{Class, Rtype};
 

@@ -1,4 +1,4 @@
-//! Names that several files in this folder use in queries.
+//! Queried names that are used by several files in this folder.
 
 use domain::base::name::ToLabelIter;
 

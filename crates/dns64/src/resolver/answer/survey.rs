@@ -59,7 +59,7 @@ pub(super) struct Survey<'a> {
     pub(super) signed_authority: bool,
     /// True if the authority section has NS records.
     has_ns: bool,
-    /// The SOAs in the authority section.
+    /// The SOA records in the authority section.
     negative_soas: SmallVec<[NegativeSoa; 1]>,
     /// Signatures of SOAs in the authority section, each with the offsets of its owner and its TTL.
     soa_signatures: SmallVec<[(usize, usize); 1]>,

@@ -2,8 +2,8 @@
 //!
 //! A failed fetch (no answer in time, SERVFAIL and similar) records a failure for each ancestor of its name. An answer
 //! is recorded for its name and for each ancestor. Both records last half a minute. A subtree is *failing* if a failure
-//! and no answer is recorded for its top name. An ancestor of an answered name is therefore never failing. A fetch is
-//! counted for the nearest failing subtree above its name:
+//! is recorded for its top name, and no answer is recorded for this name. An ancestor of an answered name is therefore
+//! never failing. A fetch is counted for the nearest failing subtree above its name:
 //!
 //! ```text
 //!            test           failure and answer: not failing
@@ -26,8 +26,8 @@ const MEMORY: Nanos = Nanos(30 * Nanos::SECOND.0);
 /// Maximum number of recorded subtrees. Above this number, expired subtrees are removed first, then
 /// all subtrees without fetches in flight.
 const MOST: usize = 16_384;
-/// Maximum depth of a recorded subtree, in labels from the root. A longer name is recorded only for its ancestors up to
-/// this depth.
+/// Maximum depth of a recorded subtree, in labels from the root. For a name with more labels, only the ancestors up to
+/// this depth are recorded.
 const DEEPEST: usize = 8;
 
 /// Identifier of a subtree: a keyed hash of its name, which clients cannot predict.
@@ -110,9 +110,9 @@ impl FailingSubtrees {
         }
     }
 
-    /// Records an answer. `living` is the answered name, or its parent name if the answer comes
-    /// from a zone above that name. In that case the name may be the apex of a separate zone, whose
-    /// servers may not answer.
+    /// Records an answer. `living` is the answered name, except if the answer comes from a zone above this name. The
+    /// answered name may then be the apex of a separate zone, whose servers may not answer. `living` is therefore its
+    /// parent name.
     #[inline]
     pub(super) fn answered(&mut self, living: &[u8], now: Nanos) {
         if self.no_recent_failure(now) {

@@ -45,7 +45,7 @@ struct Member {
 /// configuration gets no further queries. Its state is deleted once no fetch in flight uses it.
 #[derive(Default)]
 pub(super) struct Upstreams {
-    /// Servers by identifier.
+    /// Upstream servers by identifier.
     servers: Slab<Server>,
     /// Upstreams for each configured domain.
     routes: Vec<Vec<Member>>,

@@ -4,17 +4,17 @@
 
 use units::Nanos;
 
-/// Time for which the property is omitted.
+/// Time for which a property (EDNS or random letter case) is omitted from queries to an upstream.
 const LEFT_OUT: Nanos = Nanos::from_millis(600_000);
 
-/// Time until which the property is omitted for one upstream.
+/// Time until which a property (EDNS or random letter case) is omitted from queries to one upstream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Suspended {
     until: Nanos,
 }
 
 impl Suspended {
-    /// True if queries to the upstream use the property.
+    /// True if queries to the upstream use the property (EDNS or random letter case) at time `now`.
     pub(super) fn is_over(&self, now: Nanos) -> bool {
         now >= self.until
     }

@@ -68,7 +68,8 @@ fn without_connection(error: &io::Error) -> Probe {
     }
 }
 
-/// True if this host has a route to an address. Connecting a UDP socket sends no packet.
+/// True if this host has a route to an address. The function tests this by connecting a UDP socket, which sends no
+/// packet.
 fn has_route(address: SocketAddr) -> bool {
     let socket = std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
     socket.and_then(|socket| socket.connect(address)).is_ok()

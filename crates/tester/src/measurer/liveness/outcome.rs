@@ -21,8 +21,8 @@ pub(super) const LAST_WAITS: u32 = 4;
 /// Result of the probes that test whether the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// The server answers. A reply was correct, or there were wrong replies, of which fewer than [`PROBES`] had the
-    /// same fault.
+    /// The server answers: at least one reply was correct, or replies were wrong, but fewer than [`PROBES`] of them had
+    /// the same fault.
     Answers,
     /// Every probe got a reply, and all replies have this fault. The address is an example from one of the replies;
     /// `None` if no reply contains an address.
