@@ -134,7 +134,7 @@ impl<T> DomainTable<T> {
         self.0.is_empty()
     }
 
-    /// True if the table contains exactly this domain.
+    /// True if this domain itself is in the table. Domains above it are ignored.
     pub(crate) fn has(&self, domain: &LowerName) -> bool {
         self.0.contains_key(domain.wire())
     }

@@ -18,7 +18,7 @@ use units::Share;
 /// Maximum tolerated difference between a requested and an observed fraction, such as α.
 pub const TOLERANCE: f64 = 0.02;
 
-/// Numbers of queries that AuthDNS received for a trial, including queries for names that were resolved before the
+/// Counts of the queries that AuthDNS received for a trial, including queries for names that were resolved before the
 /// trial.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,

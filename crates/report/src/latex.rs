@@ -1,8 +1,8 @@
 //! Tables and figures as LaTeX: `tables.tex` and `figures.tex` for papers, `report.tex` as a complete
 //! document.
 //!
-//! If a table is wider than a line, its widest columns are wrapped. If it is still too wide, it
-//! continues in another table with the same key columns. Long tables continue on the next page.
+//! If a table is wider than a line, its widest columns are wrapped. If it is still too wide, its columns are divided
+//! among several tables, each of which repeats the key columns. Long tables continue on the next page.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -233,8 +233,8 @@ fn pages(table: &Table, columns: &[usize], widths: &[Width]) -> Vec<Range<usize>
     pages
 }
 
-/// Escapes text for LaTeX. Braces enclose brackets and stars, because these would otherwise be
-/// arguments of the `\\` at the end of the previous row.
+/// Escapes text for LaTeX. Puts braces around brackets and stars, because they would otherwise be arguments of the `\\`
+/// at the end of the previous row.
 fn text(words: &str) -> String {
     let word = |word: &str| {
         pieces(word).into_iter().map(escaped).collect::<Vec<_>>().join("\\allowbreak{}")

@@ -42,7 +42,7 @@ pub struct SelfTestResult {
     pub complete: bool,
     /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
-    /// Numbers of full trials and invalid trials.
+    /// Counts of the full-length trials and of the invalid trials.
     pub trials: Trials,
 }
 

@@ -1,4 +1,5 @@
-//! List of the trials of a run, for `trials.csv` and the figure of valid replies by offered rate.
+//! List of the trials of a run. It is used for `trials.csv`, and for the figure that shows the valid replies at each
+//! offered rate.
 
 use method::narrow::Length;
 use method::reason::Reason;
@@ -25,7 +26,7 @@ pub struct Trial {
     pub started_unix_s: f64,
     /// Duration of sending, in seconds. For a closed loop, this is the duration of all experiments.
     pub duration_s: f64,
-    /// Numbers of queries by outcome.
+    /// Counts of the queries of the trial, by outcome.
     pub counts: Counts,
     /// Round-trip times of valid replies in microseconds; absent in a closed loop, or if there is
     /// no valid reply.

@@ -25,8 +25,8 @@ pub struct Recorded<'a> {
 
 /// Progress of a measurement point, after the replay of its trials.
 pub struct Replay<'a> {
-    /// The sequence of trials of the measurement point. Its next trial follows the last trial in
-    /// `trials`.
+    /// The sequence of trials of the measurement point. The next trial that it returns is the one after the last trial
+    /// in `trials`.
     pub sequence: TrialSequence,
     /// The trials in the journal that match the sequence of the measurement point, in order. Other
     /// trials of the point are not included.

@@ -1,5 +1,5 @@
-//! The scoreboard as GitHub-flavoured Markdown. It contains counts, and then each check that at least one server does
-//! not pass.
+//! Comparison of servers by their conformance checks, as GitHub-flavoured Markdown. It contains the counts of checks by
+//! verdict, the checks that at least one server does not pass, and the reasons for the failures.
 
 use std::fmt::Write;
 
@@ -7,7 +7,8 @@ use super::board::{Board, Row};
 use super::{GROUPS, is_hidden, numbers, origin, verdict_word};
 use crate::outcome::{Report, Verdict};
 
-/// Writes the tables, with servers as columns. MUST and SHOULD have separate tables, and failing checks come first.
+/// Writes the tables, with one column for each server. MUST and SHOULD have separate tables, and failing checks come
+/// first.
 pub fn scoreboard(reports: &[Report]) -> String {
     let board = Board::from_reports(reports);
     let mut out = counts(reports);

@@ -1,5 +1,6 @@
-//! Outcomes of one server as text. Failures come first, then counts by RFC and section, then checks that were not run,
-//! and finally counts by level.
+//! Outcomes of all checks of one server, as text. Failures come first, then counts by RFC and section. Then come the
+//! checks that passed only at the second attempt, the checks of features that the server does not offer, and the checks
+//! that were not run. Counts by level come last.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

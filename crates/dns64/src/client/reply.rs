@@ -158,8 +158,8 @@ impl ReplyFrame {
         errors
     }
 
-    /// Writes an answer that needed no upstream. TTLs are limited to the configured maximum TTL. If the answer depends
-    /// on a prefix, they are also limited to the lifetime of this prefix (RFC 7050 §3, RFC 8781 §4).
+    /// Writes an answer that needed no upstream query. TTLs are limited to the configured maximum TTL. If the answer
+    /// depends on a prefix, they are also limited to the lifetime of this prefix (RFC 7050 §3, RFC 8781 §4).
     fn write_local(&self, out: &mut Vec<u8>, answer: &LocalAnswer, rules: &Rules<'_>) {
         let start = out.len();
         self.write_header(out, answer.rcode, false);

@@ -11,11 +11,10 @@
 //! records, except signatures, have the name, class and type of the question. *Steady* is explained
 //! below.
 //!
-//! An [`Answer`] is the upstream's message without its EDNS part, with the question's name in lower
-//! case. Its question section is as long as that of any client query for the same name. A reply to
-//! a client is therefore a copy with another id, the client's spelling of the name and smaller
-//! TTLs. The SOA of a negative answer gets the negative TTL when it is stored, so that clients
-//! cache the negative answer no longer than its zone allows.
+//! An [`Answer`] is the upstream's message without its EDNS part, with the question's name in lower case. Its question
+//! section is as long as that of any client query for the same name. A reply to a client is therefore a copy with a
+//! different id, the client's spelling of the name, and smaller TTLs. The SOA of a negative answer gets the negative
+//! TTL when it is stored, so that clients cache the negative answer no longer than its zone allows.
 //!
 //! In each reply, the header and the TTLs of the cached message are overwritten. A compression pointer could point into
 //! these octets. The name that contains the pointer would then change or become malformed. A message is therefore
@@ -163,8 +162,8 @@ impl Answer {
         Ok(Answer::keep(&clean, &again, Some(&aliases), limits))
     }
 
-    /// Creates an answer from a copy of the message and the results of its survey. `aliases` is `None` if all answer
-    /// records are owned by the question's name.
+    /// Creates an answer that consists of a copy of the message and of the facts collected from it. `aliases` is `None`
+    /// if all answer records are owned by the question's name.
     fn keep(
         message: &[u8],
         survey: &Survey<'_>,

@@ -152,7 +152,7 @@ fn tasks(shared: &Arc<Shared>, too_many: &Rc<RefCell<Option<TooMany>>>) -> Tasks
     })
 }
 
-/// Serves the metrics over HTTP.
+/// Starts the HTTP listener that returns the metrics.
 fn serve_metrics(tasks: &Tasks, shared: &Arc<Shared>, listener: TcpListener) {
     let (shared, tasks, listener) = (Arc::clone(shared), tasks.clone(), Rc::new(listener));
     tasks.clone().keep("a request for the metrics", move || {
@@ -162,7 +162,7 @@ fn serve_metrics(tasks: &Tasks, shared: &Arc<Shared>, listener: TcpListener) {
     });
 }
 
-/// Serves the control socket. Returns a guard that removes the socket's file.
+/// Starts to accept connections to the control socket. Returns a guard that removes the socket's file.
 fn serve_control(tasks: &Tasks, socket: ControlSocket, context: Context) -> io::Result<SocketFile> {
     let (listener, file) = socket.into_parts();
     let listener = Rc::new(UnixListener::from_std(listener)?);

@@ -57,8 +57,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Returns the settings that conformance checks add to a DUT that is configured as `variant` requires. `anchors`
-    /// contains the trust anchors of the signed zones.
+    /// Returns the additional settings of a DUT for the conformance checks that need the configuration `variant`.
+    /// `anchors` contains the trust anchors of the signed zones.
     pub fn for_variant(variant: &Variant, anchors: &[String]) -> Checked {
         let validates = *variant != Variant::NoValidation;
         Checked {
@@ -204,13 +204,14 @@ pub struct Driver<T: 'static> {
 }
 
 impl<T> Driver<T> {
-    /// Returns the driver for `release`: this driver, or the matching driver in the field `later`.
+    /// Returns the driver for the server version `release`. This is the last driver in `later` that applies to this
+    /// version, or otherwise this driver itself.
     pub fn for_release(&self, release: Release) -> &Driver<T> {
         let later = self.later.iter().rev().find(|(first, _)| release >= *first);
         later.map_or(self, |(_, driver)| driver)
     }
 
-    /// True if releases of the server need different drivers.
+    /// True if some versions of the server need a different driver than others.
     pub fn depends_on_release(&self) -> bool {
         !self.later.is_empty()
     }

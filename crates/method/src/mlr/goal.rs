@@ -72,8 +72,8 @@ pub enum GoalError {
 }
 
 impl Goal {
-    /// Returns the goal of RFC 8219 §9.2: in one trial of `duration`, every query gets a valid reply. The shorter
-    /// trials that precede this trial last at least one second, or `duration` if that is less than a second.
+    /// Returns the goal of RFC 8219 §9.2: in one trial that lasts `duration`, every query gets a valid reply. The
+    /// shorter trials that precede this trial last at least one second, or `duration` if that is less than a second.
     pub fn rfc8219(duration: Nanos, width: f64) -> Goal {
         let initial_duration = duration.min(Nanos::SECOND);
         let (loss_ratio, exceed_ratio) = (0.0, 0.0);

@@ -49,8 +49,8 @@ pub(super) struct StateSamples {
 }
 
 impl StateSamples {
-    /// Samples the neighbours on `interfaces`. Also samples the queueing disciplines if packets can wait in at least
-    /// one discipline of `queueing`.
+    /// Samples the neighbours on `interfaces`. Also samples the queueing disciplines of this host, if packets can wait
+    /// in at least one of those in `queueing`.
     pub(super) fn sample<'a>(
         &mut self,
         queueing: impl Iterator<Item = &'a Queueing>,

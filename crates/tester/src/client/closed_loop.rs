@@ -80,7 +80,7 @@ pub enum ClosedLoopError {
 pub struct ClosedLoopResult {
     /// The queried server.
     pub server: String,
-    /// Total number of queries that all threads kept in flight.
+    /// Total number of queries in flight at any time, across all threads.
     pub outstanding: usize,
     /// Length of the closed loop in seconds: from the first query to the last response, or to the last query if that
     /// was later. The length is at least the planned duration. After an interruption, the length is the time from the

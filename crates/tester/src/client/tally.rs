@@ -9,7 +9,7 @@ use units::Nanos;
 use super::transport::Transport;
 use crate::intervals::{Interval, Intervals, add, histogram, note};
 
-/// Numbers of TCP connections of a client, by outcome.
+/// Counts of the TCP connections of a client, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Connections {
     /// Established connections.
@@ -37,7 +37,7 @@ pub struct Tally {
     pub octets: (u64, u64),
     /// Round-trip times of the valid responses in ns.
     pub rtt: Histogram<u64>,
-    /// Numbers of TCP connections, by outcome.
+    /// Counts of the TCP connections, by outcome.
     pub connections: Connections,
     /// Connection setup times in ns.
     pub connecting: Histogram<u64>,

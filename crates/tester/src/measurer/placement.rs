@@ -11,21 +11,23 @@ use super::burst::Burst;
 use super::cpu_sharing;
 use super::plan::{Spin, TrialPlan};
 
-/// Returns the CPU of a pair's sender (`half` 0) or receiver (`half` 1), or `None` if the thread may use any CPU.
+/// Returns the CPU of the sender (`half` 0) or the receiver (`half` 1) in a pair of threads, or `None` if the thread
+/// may use any CPU.
 pub(super) fn cpu_of(plan: &TrialPlan, pair: u16, half: usize) -> Option<CpuId> {
     let position = usize::from(pair) * 2 + half;
     plan.cpus.get(position % plan.cpus.len().max(1)).copied()
 }
 
-/// Returns true if no other thread of the trial uses the CPU of this pair's sender, and real-time priority is allowed.
+/// Returns true if real-time priority is allowed, and no other thread of the trial uses the CPU of the sender in this
+/// pair of threads.
 fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
     let all = || (0..plan.threads).flat_map(|pair| [0, 1].map(|half| cpu_of(plan, pair, half)));
     let own = cpu_of(plan, pair, 0);
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// Returns true if the CPU of a pair's sender is used by no other thread of this trial, and by no other thread of
-/// dns64bench or dns64d on this host. Real-time priority must also be allowed.
+/// Returns true if real-time priority is allowed, and the sender in this pair of threads has a CPU of its own. No other
+/// thread of this trial may use this CPU, and no other thread of dns64bench or dns64d on this host.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
         && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())

@@ -172,8 +172,8 @@ pub struct ShardPart {
 }
 
 impl ShardPart {
-    /// Creates the data of one tester after the trial of `plan` has finished. `asked` is the state of the clock when
-    /// the start time was converted.
+    /// Creates the data of one tester after the trial of `plan` has finished. `asked` is the state of the wall clock
+    /// when the start time was converted to the monotonic clock.
     pub(super) fn new(
         plan: &TrialPlan,
         asked: &AskedClock,

@@ -41,7 +41,7 @@ pub(super) struct NegativeSoa {
     pub(super) ttl: u32,
 }
 
-/// Results of a pass over an upstream message.
+/// Facts about an upstream message, collected in a single pass.
 pub(super) struct Survey<'a> {
     pub(super) names: NameReader<'a>,
     message: &'a [u8],
@@ -304,8 +304,8 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// True only for names without a compression pointer. The result is false if the last label ends in an octet above
-/// 0xbf, because that octet could begin a pointer.
+/// True if the encoded name certainly contains no compression pointer. If the octet before the final zero is above
+/// 0xbf, this is not certain, because the two octets could be a pointer.
 #[inline]
 fn is_written_out(octets: &[u8]) -> bool {
     matches!(octets, [0] | [.., 0..=0xbf, 0])

@@ -99,7 +99,8 @@ impl Upstreams {
         self.servers.iter().map(|(index, server)| (ServerId::from_index(index), server))
     }
 
-    /// Selects the server for the next query among the upstreams of `route`.
+    /// Selects the upstream for the next query. The upstreams to choose from are those of the domain that `route`
+    /// identifies.
     pub(super) fn choose(
         &mut self,
         route: RouteId,
@@ -131,18 +132,18 @@ impl Upstreams {
         chosen
     }
 
-    /// True if the route has an upstream that is not in `tried` and is not marked down.
+    /// True if the domain of `route` has an upstream that is not in `tried` and is not marked down.
     pub(super) fn has_another(&self, route: RouteId, tried: &[ServerId], now: Nanos) -> bool {
         let is_up = |member: &Member| !self.servers[member.server.index()].is_marked_down(now);
         self.routes[route.0].iter().any(|member| !tried.contains(&member.server) && is_up(member))
     }
 
-    /// True if a query to any upstream of the route would fail at once.
+    /// True if none of the upstreams of the domain is reachable, so that a query to any of them would fail at once.
     pub(super) fn are_unreachable(&self, route: RouteId, now: Nanos) -> bool {
         self.all_of(route, |server| server.network().is_unreachable(now))
     }
 
-    /// True if no upstream of the route is reachable, and one of them was queried within the last 0.2 s. The result of
+    /// True if no upstream of the domain is reachable, and one of them was queried within the last 0.2 s. The result of
     /// that query shows whether a further query is worth sending.
     pub(super) fn are_being_probed(&self, route: RouteId, now: Nanos) -> bool {
         self.are_unreachable(route, now)
