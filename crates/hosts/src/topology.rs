@@ -25,7 +25,7 @@ pub struct CpuTopology {
 /// Core and NUMA node of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cpu {
-    /// Identifier of the core: the lowest of the CPU numbers of its CPUs.
+    /// Identifier of the core: the lowest number among its CPUs.
     core: usize,
     /// NUMA node of the CPU; 0 if the kernel reports none.
     node: usize,

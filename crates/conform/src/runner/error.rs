@@ -48,7 +48,7 @@ pub enum RunError {
         /// The server's replies for names in the test zone, as text.
         came: String,
     },
-    /// The query log belongs to a test authoritative server other than the one that the server under test queries.
+    /// The query log is not from the test authoritative server that the server under test queries.
     #[error(
         "the test authoritative server of --auth-status received no query for {name}, which the \
          server has answered: the server forwards to another one"

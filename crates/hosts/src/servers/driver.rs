@@ -204,8 +204,8 @@ pub struct Driver<T: 'static> {
 }
 
 impl<T> Driver<T> {
-    /// Returns the driver for the server version `release`. This is the last driver in `later` that applies to this
-    /// version, or otherwise this driver itself.
+    /// Returns the driver for the server version `release`. If several drivers in `later` apply to this version, the
+    /// last of them is returned. If none applies, this driver is returned.
     pub fn for_release(&self, release: Release) -> &Driver<T> {
         let later = self.later.iter().rev().find(|(first, _)| release >= *first);
         later.map_or(self, |(_, driver)| driver)

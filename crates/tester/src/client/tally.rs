@@ -155,7 +155,7 @@ impl Tally {
         }
     }
 
-    /// Adds the totals of another thread.
+    /// Adds the totals of a second thread to these totals.
     pub(super) fn merge(&mut self, other: &Tally) {
         self.counts.merge(&other.counts);
         for (sum, n) in self.rcodes.iter_mut().zip(&other.rcodes) {
