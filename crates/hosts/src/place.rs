@@ -80,8 +80,8 @@ impl CpuPlacement {
         (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
     }
 
-    /// True if the threads of both placements could run on the same CPUs, and either both DUTs were
-    /// confined to these CPUs or neither was.
+    /// True if the threads of both placements could run on the same CPUs. The DUTs must also be either both confined to
+    /// these CPUs, or both not confined.
     pub fn is_on_the_cpus_of(&self, other: &CpuPlacement) -> bool {
         let used = self.used();
         !used.is_empty()

@@ -94,7 +94,7 @@ impl Domain {
         Domain { wire: b"\x09dns64perf\x04test\0".to_vec() }
     }
 
-    /// Returns the wire format, uncompressed, with the root label.
+    /// Returns the domain in uncompressed wire format, with the root label.
     pub fn wire(&self) -> &[u8] {
         &self.wire
     }

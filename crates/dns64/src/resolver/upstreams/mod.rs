@@ -75,7 +75,7 @@ impl Upstreams {
         self.order = settings.upstream_order();
     }
 
-    /// Removes servers that are not configured and that no fetch in flight uses.
+    /// Removes each server that is no longer configured, unless a fetch in flight still uses it.
     pub(super) fn forget_removed(&mut self, in_flight: &FxHashSet<ServerId>, metrics: &Metrics) {
         self.servers.retain(|index, server| {
             server.is_configured() || in_flight.contains(&ServerId::from_index(index))
