@@ -205,8 +205,8 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
     Ok((plan, machine_of(folder)?, entries))
 }
 
-/// Contents of `environment.json`: facts and format version. Files in older run folders have no
-/// format version. No program needs this version.
+/// Contents of `environment.json`: the facts about a machine, and the version of the file format. Files in older run
+/// folders have no version, and no program needs it.
 #[derive(Serialize)]
 struct VersionedEnvironment<'a> {
     schema_version: u32,

@@ -59,7 +59,7 @@ pub struct SearchResult {
     pub method: Method,
     /// Result of each search.
     pub repeats: Vec<Found>,
-    /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields
+    /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields of this structure
     /// contain the result for the goal of RFC 8219. The list is empty for a bisection.
     pub goals: Vec<GoalFigures>,
     /// For each search, the number of queries without a valid reply at the lowest failed rate. An

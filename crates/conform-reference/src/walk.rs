@@ -91,7 +91,7 @@ impl Found {
     }
 
     /// Adds the records of a reply to a query for the last name of the alias chain. Returns false if the reply contains
-    /// aliases, but lacks the records at the end of the aliases.
+    /// aliases, but lacks the records at the end of the alias chain.
     pub(super) fn take_in(&mut self, reply: Message, qtype: Rtype, rules: &Rules) -> bool {
         let is_extended_error = |option: &(u16, Vec<u8>)| option.0 == ede::OPTION;
         self.errors = reply.edns.map_or_else(Vec::new, |edns| edns.options);

@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Option<Ipv6Net> {
 ///
 /// - Its length is not one of those allowed by RFC 6052.
 /// - Reserved bits, or bits beyond the length, are set.
-/// - It is not the well-known prefix, but contains it.
+/// - It contains the well-known prefix, and is shorter.
 /// - It is a multicast or link-local prefix, or its first 64 bits are zero.
 pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
     let (address, bits) = (prefix.addr(), u128::from(prefix.addr()));

@@ -49,9 +49,9 @@ pub enum Noncompliance {
     },
     /// The timeout for replies is longer than RFC 8219 permits.
     LongTimeout {
-        /// Timeout that was used.
+        /// Timeout that was used for replies.
         timeout: Nanos,
-        /// Maximum permitted timeout.
+        /// Maximum timeout that RFC 8219 permits.
         most: Nanos,
     },
     /// Trials are short, and replies that are still queued at the end of a trial count as valid.
@@ -70,16 +70,16 @@ pub enum Noncompliance {
     OwnAaaaNotChecked,
     /// The tolerance for the rate in each 100 ms window is larger than the default. RFC 8219 gives no limit.
     LooseWindow {
-        /// Tolerance that was used, in per cent.
+        /// Tolerance for the rate that was used, in per cent of the rate.
         limit_pct: f64,
-        /// Default tolerance, in per cent.
+        /// Default tolerance for the rate, in per cent of the rate.
         usual_pct: f64,
     },
     /// The limit for the 99.9th percentile of lateness is higher than the default. RFC 8219 gives no limit.
     LooseLateness {
-        /// Limit that was used for the lateness.
+        /// Limit that was used for the lateness of queries.
         limit: Nanos,
-        /// Default limit for the lateness.
+        /// Default limit for the lateness of queries.
         usual: Nanos,
     },
     /// AuthDNS's processing time and the queries dropped at AuthDNS were not checked.

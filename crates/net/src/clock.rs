@@ -10,8 +10,8 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use units::Nanos;
 
-/// Reads a clock with a direct call of libc. The clock is read for each query, and nix's function is not inlined
-/// without LTO.
+/// Reads a clock with a direct call of libc, because the clock is read for each query. The function of the crate `nix`
+/// would be slower: it is inlined only with LTO.
 #[inline]
 fn read(clock: libc::clockid_t) -> Nanos {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -152,7 +152,7 @@ impl ClockError {
 struct Reading {
     monotonic: Nanos,
     other: Nanos,
-    /// Upper bound for the time between the two readings.
+    /// Upper bound for the time between the readings of the two clocks.
     between: Nanos,
 }
 
@@ -185,7 +185,7 @@ impl Reading {
 pub struct ClockRate {
     monotonic: Nanos,
     raw: Nanos,
-    /// Upper bound for the time between the two readings.
+    /// Upper bound for the time between the readings of the two clocks.
     error: Nanos,
 }
 

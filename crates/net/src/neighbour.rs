@@ -176,9 +176,9 @@ impl NextHop {
         Ok(())
     }
 
-    /// Returns the two Ethernet addresses of a frame to the next hop in wire order: first the address of the next hop,
-    /// then the address of the interface. Returns `None` if no link-layer address is needed, or if the address of the
-    /// next hop is unknown.
+    /// Returns, in wire order, the two Ethernet addresses of a frame to the next hop: first the address of the next
+    /// hop, then the address of the interface. Returns `None` if no link-layer address is needed, or if the address of
+    /// the next hop is unknown.
     ///
     /// # Errors
     /// Returns an error if the kernel does not answer, or the interface is gone.

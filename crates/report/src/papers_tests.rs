@@ -571,7 +571,7 @@ const SELF_TESTS: [(&str, Option<Family>, Option<&str>); 3] = [
     ),
 ];
 
-/// Checks Tables I, II and IV: a column for each run.
+/// Checks Tables I, II and IV, which have a column for each run.
 fn check_self_tests(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
     let test = plan.self_test.as_ref().ok_or("no self-test")?;
     for (title, family, named) in SELF_TESTS {

@@ -25,7 +25,7 @@ pub(crate) trait PointWords {
     /// request.
     fn column(&self) -> String;
 
-    /// Returns a text for legends and captions with the cores to which the DUT was confined.
+    /// Returns the cores to which the DUT was confined, as text for legends and captions.
     fn on_cores(&self) -> String;
 }
 
@@ -76,8 +76,8 @@ pub(crate) fn column(
     if deviations.is_empty() { name } else { format!("{name} ({})", deviations.join(", ")) }
 }
 
-/// Returns a text for legends and captions with the CPU placement of a DUT. The text contains the cores to which the
-/// DUT was confined. They may differ from the requested cores. If the placement or AuthDNS has a name, the text also
+/// Returns the CPU placement of a DUT, as text for legends and captions. The text contains the cores to which the DUT
+/// was confined. They may differ from the requested cores. If the placement or AuthDNS has a name, the text also
 /// contains that name.
 pub(crate) fn on_cores(asked: &Cores, seen: Option<&CpuPlacement>) -> String {
     let not_seen = || format!("{} requested, not observed", cores_in_words(asked.cores));

@@ -133,7 +133,7 @@ fn one_decimal(share: f64) -> String {
     format!("{:.1} %", (share * 1000.0).round() / 10.0 + 0.0)
 }
 
-/// Returns a table with the numbers of trials at each measurement point with searches.
+/// Returns a table of trial counts, with a row for each measurement point that consists of searches.
 pub(crate) fn trials(run: &Run) -> Table {
     let note = "Probes: short trials, which can only show that a rate fails; for an MLRsearch, all trials below full length. Invalid: because of the tester, and \
                 repeated. Skipped: full trials made unnecessary by failed probes.";

@@ -1,4 +1,4 @@
-//! Results of searches: median, dispersion, reasons for lower bounds, and numbers of trials.
+//! Results of searches: median, dispersion, reasons for lower bounds, and trial counts.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -30,8 +30,8 @@ pub struct PointResult {
     pub figures: Figures,
     /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
-    /// Largest factor by which short trials may overstate the rates. The lower end of the interval
-    /// is divided by this factor.
+    /// Largest factor by which short trials may overstate the rates. The lower end of the interval for the DUT's
+    /// maximum rate is divided by this factor.
     pub overstatement: f64,
     /// Result of each search, in order; rates in queries per second.
     pub found: Vec<Found>,
@@ -56,9 +56,9 @@ pub struct PointResult {
     /// CPU placement of the DUT, as observed in the trials of this measurement point; absent if it
     /// was not observed.
     pub place: Option<CpuPlacement>,
-    /// Numbers of probes, full trials, and invalid trials.
+    /// Counts of the short trials (probes), the full-length trials and the invalid trials.
     pub trials: Trials,
-    /// Numbers of trials in which the DUT died or hung.
+    /// How often the DUT died or hung in the trials.
     #[serde(default)]
     pub ends: DutEndCounts,
     /// Requested distance between the highest passed and the lowest failed rate. For an MLRsearch,
@@ -66,7 +66,7 @@ pub struct PointResult {
     /// is rounded down to a multiple of a power of ten. This power of ten is the largest one that
     /// does not exceed the distance.
     pub resolution: Qps,
-    /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields
+    /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields of this structure
     /// contain the result for the goal of RFC 8219. The list is empty for a bisection.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub goals: Vec<GoalFigures>,
@@ -118,7 +118,7 @@ pub(super) fn place_of<'a>(trials: impl Iterator<Item = &'a Measured>) -> Option
     CpuPlacement::merge_all(trials.filter_map(|m| m.cpu.place.as_ref()))
 }
 
-/// Numbers of trials, by length and verdict.
+/// Counts of the trials of a measurement point, by length and verdict.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -130,13 +130,12 @@ pub struct Trials {
     /// Number of invalid trials of full length. For an MLRsearch, invalid short trials are
     /// included.
     pub invalid: usize,
-    /// Number of full trials that were skipped because their probes failed.
+    /// Number of full-length trials that were skipped because the short trials before them failed.
     pub saved: usize,
 }
 
-/// Numbers of trials of a measurement point in which the DUT died or hung. Most of these trials
-/// were repeated, and only the last repetition is used for the result. The result may therefore be
-/// overstated.
+/// How often the DUT died or hung in the trials of a measurement point. Most of the trials in which this happened were
+/// repeated, and only the last repetition is used for the result. The result may therefore be overstated.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -163,7 +162,7 @@ impl DutEndCounts {
         ends
     }
 
-    /// Adds up the numbers of trials of two results.
+    /// Returns the sums of the trial counts of two results.
     pub fn plus(self, other: DutEndCounts) -> DutEndCounts {
         DutEndCounts {
             died: self.died + other.died,

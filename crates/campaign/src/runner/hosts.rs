@@ -126,8 +126,8 @@ pub(super) trait Observers: Servers {
     /// Checks that each host has the programs and CPUs for the incomplete measurement points
     /// `open`. Returns a sentence for each missing program or CPU.
     fn missing(&self, open: &[Point]) -> Result<Vec<String>, HostError>;
-    /// Returns the role of each host, and the facts about it. Empty for topology loopback, in which
-    /// all servers run on this machine.
+    /// Returns the role of each host, and the facts about it. The list is empty for topology loopback, in which all
+    /// servers run on this machine.
     fn facts(&self) -> Vec<(String, Environment)>;
     /// Returns the boot ids of the machines.
     fn machines(&self) -> Machines;

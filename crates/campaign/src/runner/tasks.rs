@@ -144,8 +144,7 @@ impl<H: Hosts> Campaign<'_, H> {
             .any(|tester| others.iter().any(|other| shared(&[tester, *other]).1 != Fact::No))
     }
 
-    /// Returns the machine and the CPUs of each tester. Several testers on the same machine are
-    /// returned only once.
+    /// Returns the machine and the CPUs of each tester. Several testers on the same machine share one entry.
     fn testers<'r>(&'r self, machines: &'r Machines) -> impl Iterator<Item = Role<'r>> {
         machines.testers.iter().map(|machine| Role { machine, cpus: &self.plan.cpus.tester })
     }

@@ -621,7 +621,7 @@ fn truncated_aaaa_is_asked_over_tcp(t: &mut Trial<'_>) -> Judged {
     reply.has_aaaa(&[Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)])
 }
 
-/// Requires SERVFAIL, or the correct answer.
+/// Requires that the reply is SERVFAIL, or contains the correct addresses.
 fn right_or_servfail(reply: &Message, wanted: &[Ipv6Addr]) -> Judged {
     if is_servfail(reply) { Ok(()) } else { reply.has_aaaa(wanted) }
 }

@@ -1,4 +1,4 @@
-//! Data of the scoreboard, with checks as rows and servers as columns.
+//! Data of the scoreboard, a table of results with checks as rows and servers as columns.
 
 use std::cmp::Reverse;
 
@@ -33,7 +33,7 @@ impl Row<'_> {
     }
 }
 
-/// Rows of the scoreboard, one for each check.
+/// Rows of the scoreboard. It is a table of results with a row for each check and a column for each server.
 pub(crate) struct Board<'a> {
     rows: Vec<Row<'a>>,
 }
@@ -56,9 +56,9 @@ impl<'a> Board<'a> {
         Board { rows }
     }
 
-    /// Returns the rows of these requirement levels. Failed checks come first, sorted by decreasing number of failing
-    /// servers. Then follow checks that were not run, or that test an unsupported feature, and finally the checks that
-    /// all servers pass.
+    /// Returns the rows of the checks with these requirement levels. Failed checks come first, sorted by decreasing
+    /// number of failing servers. Then follow checks that were not run, or that test an unsupported feature, and
+    /// finally the checks that all servers pass.
     pub(crate) fn group(&self, levels: &[Level]) -> Vec<&Row<'a>> {
         let is_in = |row: &&Row<'a>| levels.contains(&row.check.level);
         let mut rows: Vec<&Row<'a>> = self.rows.iter().filter(is_in).collect();

@@ -37,7 +37,8 @@ pub(crate) struct Inquiry {
     /// The question to resolve. If the queried name is in the reverse tree of a prefix, this question is for the
     /// target of the CNAME.
     question: Question,
-    /// Negative replies, which are present if the queried name is a local alias of the name in `question`.
+    /// Replies to send if the name in `question` has no records. Present only if the queried name is a local alias of
+    /// that name.
     alias: Option<Box<NegativeReplies>>,
     local: Option<Box<LocalAnswer>>,
     /// Outcomes of the upstream queries so far, in the order of the queries.
@@ -240,9 +241,9 @@ impl Inquiry {
     }
 
     /// Returns the question to be resolved in parallel with the question `asked`. If the policy permits it, an A query
-    /// is sent in parallel with the first AAAA query (RFC 6147 §5.1.8). After a SERVFAIL without an extended error, an
-    /// A query is also sent in parallel with the probe. In sequence, the probe and the A query would take longer than a
-    /// client waits.
+    /// is sent in parallel with the first AAAA query (RFC 6147 §5.1.8). After a SERVFAIL without an extended error, the
+    /// query is repeated with CD set (a probe), and an A query is sent in parallel with the probe. In sequence, these
+    /// two queries would take longer than a client waits.
     pub(crate) fn parallel_question(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
             return Some(self.key(asked.name(), rtype::A));
@@ -251,9 +252,9 @@ impl Inquiry {
         wanted.then(|| self.key(self.question.name.wire(), rtype::A))
     }
 
-    /// Returns the maximum age, in seconds, of a cached answer to the question of the last step. The answer to a
-    /// probe must not be older than the failure that the probe explains. If the zone has become unreachable in the
-    /// meantime, an older answer would make the zone appear bogus.
+    /// Returns the maximum age, in seconds, of a cached answer to the question of the last step. The answer to a probe
+    /// (a failed query that is repeated with CD set) must not be older than the failure. If the zone has become
+    /// unreachable in the meantime, an older answer would make the zone appear bogus.
     #[inline]
     pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {
@@ -262,14 +263,14 @@ impl Inquiry {
         self.known.last().and_then(Outcome::kept).map_or(0, CachedAnswer::since_failure)
     }
 
-    /// Discards the outcomes of the last failed question and of its probe. [`Inquiry::step`] then
-    /// returns the question again.
+    /// Discards the outcomes of the last failed question and of its probe (the same question with CD set).
+    /// [`Inquiry::step`] then returns the question again.
     pub(crate) fn forget_failure(&mut self) {
         self.known.truncate(self.known.len().saturating_sub(2));
         self.again = Repeat::Asked;
     }
 
-    /// Adds the outcome of the question of the last step.
+    /// Adds the outcome of the last step's question.
     pub(crate) fn add_outcome(&mut self, outcome: Outcome) {
         self.again = self.again.answered();
         self.known.push(outcome);

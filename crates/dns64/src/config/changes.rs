@@ -75,9 +75,9 @@ fn waits_for_restart(key: &str) -> bool {
 /// Result of a reload: the keys with changed values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// Keys that have changed since the last load. Their new values are in effect.
+    /// Keys that have changed since the configuration was last loaded. Their new values are in effect.
     pub(crate) in_effect: Vec<String>,
-    /// Keys that have changed since the start. Their new values take effect after a restart.
+    /// Keys that have changed since the server started. Their new values take effect after a restart.
     pub(crate) waiting: Vec<String>,
 }
 

@@ -35,7 +35,7 @@ pub(super) enum BadPolicy {
     /// Position of the error in the file, as an offset in octets, and a message that describes the error and the
     /// correct form.
     At(usize, String),
-    /// Path of the key, and a message that describes the error and the correct form.
+    /// Path of the invalid key, and a message that describes the error and the correct form.
     Path(String, String),
 }
 
@@ -84,8 +84,8 @@ pub(crate) struct PolicySource {
 struct GroupDomain {
     /// Index of the entry among the `[[group.domain]]` entries of the group.
     index: usize,
-    /// Policy for names outside of the domains in `below`. It includes the keys of the longest
-    /// `[[domain]]` that contains this domain, if there is one.
+    /// Policy for names in this domain that are outside of the domains in `below`. If a `[[domain]]` contains this
+    /// domain, the keys of the longest such `[[domain]]` are included.
     policy: Policy,
     /// Policies for names in a more specific domain, which has a `[[domain]]` entry and lies below this domain. The key
     /// of the map is the index of the `[[domain]]` entry.

@@ -176,7 +176,8 @@ impl Fetch {
 }
 
 impl State {
-    /// Returns the state of the fetch over UDP, even while a server is queried over TCP.
+    /// Returns the state of the fetch's UDP queries, including while a server is queried over TCP. Returns `None` if
+    /// another worker performs the fetch.
     pub(super) fn udp(&mut self) -> Option<&mut Udp> {
         match self {
             State::OtherWorker => None,
@@ -207,8 +208,8 @@ impl State {
         true
     }
 
-    /// Returns the reason why the fetch has no answer at its deadline. The reason is not a timeout if the server
-    /// answered over UDP, and the local connection limit prevented the query over TCP.
+    /// Returns the reason why the fetch has no answer at its deadline. The reason is overload if the server answered
+    /// over UDP, and the local connection limit prevented the query over TCP. Otherwise, the reason is a timeout.
     pub(super) fn unanswered_failure(&self) -> Failure {
         match self {
             State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
@@ -273,7 +274,7 @@ impl Udp {
             && self.attempts.iter().any(|attempt| attempt.at.port.server == server)
     }
 
-    /// Returns the number of UDP queries that this fetch sent to a server.
+    /// Returns the number of UDP queries that this fetch sent to `server`.
     pub(super) fn times(&self, server: ServerId) -> usize {
         self.attempts.iter().filter(|attempt| attempt.at.port.server == server).count()
     }

@@ -421,7 +421,7 @@ impl<O: ResolverIo> Resolver<O> {
         self.fetches.len() == 0
     }
 
-    /// Returns the number of fetches in flight, and their maximum number.
+    /// Returns the number of fetches in flight, and the limit on this number.
     fn slots(&self) -> Slots {
         let forwarding = self.settings.config.forwarding;
         // Half of the ids are reserved for retransmissions.

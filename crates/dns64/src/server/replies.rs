@@ -25,7 +25,7 @@ pub(super) struct Replies {
     /// Datagrams dropped by the kernel since this worker started; `None` if another worker counts
     /// them for the same sockets.
     drops: Option<Drops>,
-    /// Next time to read the drop counters.
+    /// Time of the next read of the drop counters.
     next_drop_check: Nanos,
     /// dnstap tap that receives a copy of each message to and from clients.
     tap: Option<Tap>,

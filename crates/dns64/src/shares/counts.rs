@@ -1,4 +1,4 @@
-//! Numbers of slots in use by clients, and by the networks that contain these clients. Only networks that hold slots
+//! Numbers of slots in use by clients, and by the networks that contain these clients. Only networks with slots in use
 //! are recorded. The number of slots therefore limits the memory for the counts.
 
 use std::collections::HashMap;

@@ -20,12 +20,12 @@ use super::{Headroom, Slots, Weight};
 /// a network.
 const PLENTY: Slots = Slots { taken: 0, most: 1 << 30 };
 
-/// Waiting work items of all clients, and numbers of slots in use.
+/// Waiting work items of all clients, and the number of slots in use for each network.
 pub(crate) struct FairQueue<T> {
     all: Node<T>,
 }
 
-/// Waiting work items of the clients in one network, and numbers of slots in use.
+/// Waiting work items of the clients in one network, and the number of slots that these clients use.
 struct Node<T> {
     /// Number of slots in use by clients of this network.
     held: usize,

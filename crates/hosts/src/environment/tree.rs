@@ -16,9 +16,9 @@ const FILES: &str = "/proc/self/cgroup /proc/sys/kernel/hostname /proc/version /
     /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name /sys/class/dmi/id/board_name /sys/class/dmi/id/bios_vendor \
     /sys/class/dmi/id/bios_version /sys/class/dmi/id/bios_date /sys/class/net/*/operstate /sys/class/net/*/speed \
     /sys/class/net/*/queues/*/byte_queue_limits/limit /sys/class/net/*/queues/*/rps_cpus /sys/class/net/*/device/numa_node";
-/// Symbolic links; the target path is used as a fact.
+/// Symbolic links. The path of the target is used as a fact.
 const LINKS: &str = "/sys/class/net/*/device /sys/class/net/*/device/driver";
-/// Folders; the file names are used as facts.
+/// Folders with files that are not read. The names of the files are used as facts.
 const FOLDERS: &str = "/sys/class/net/*/device/msi_irqs";
 /// First word of the line that precedes each file in the output of [`Tree::script`].
 const MARK: &str = "dns64bench-file ";

@@ -18,9 +18,9 @@ const SEND_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// Sender and receiver of one queue of an interface, for a thread that sends both queries and replies on this queue.
 pub struct Exchange {
-    /// The half that sends datagrams.
+    /// Half of the exchange that sends datagrams.
     pub sender: Sender,
-    /// The half that receives datagrams.
+    /// Half of the exchange that receives datagrams.
     pub receiver: Receiver,
 }
 

@@ -13,8 +13,8 @@
 //! later.
 //!
 //! The filter is attached by a BPF link. The kernel removes the link when the process ends for any reason, so that
-//! nothing is left on the interface. The filter selects only datagrams to the configured addresses and ports. Each pair
-//! of addresses and ports is a [`Claim`]. Ordinary sockets receive all other datagrams.
+//! nothing is left on the interface. The filter selects only datagrams to the configured addresses and ports. A
+//! [`Claim`] combines a range of addresses with a set of ports. Ordinary sockets receive all other datagrams.
 //!
 //! Every datagram has a timestamp from the filter, so that its waiting time in a ring can be measured. The kernel
 //! counts packets that are dropped because a ring is full or no frame is free. [`Server::drops`] includes this count.

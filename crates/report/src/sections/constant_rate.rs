@@ -85,7 +85,7 @@ fn efficiency(dut: &DutResult) -> Table {
     table
 }
 
-/// A statistic over trials: its name, and the function that selects it.
+/// A statistic over trials: its name, and the function that reads it from a summary.
 type Statistic = (&'static str, fn(&Summary) -> f64);
 const STATISTICS: [Statistic; 3] =
     [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
@@ -139,7 +139,7 @@ fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     Some(table)
 }
 
-/// Returns a text for legends with the cores to which the DUT was confined in a trial.
+/// Returns the cores to which the DUT was confined in a trial, as text for legends.
 fn cores(at: &ConstantRateResult) -> String {
     on_cores(&at.place, at.found.place.as_ref())
 }

@@ -74,8 +74,8 @@ impl Section for LoadMeasure {
 const EFFICIENCY: &str = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the worst-case median. \
                           A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
 
-/// Returns a table of a DUT's efficiency, with a column for each CPU placement. The rows are those of the table in the
-/// paper.
+/// Returns a table of a DUT's efficiency, with a column for each CPU placement. The rows are those of the paper's table
+/// of computing power relative performance (CPRDP).
 fn efficiency(dut: &DutResult) -> Table {
     let title = format!("Computing power relative performance (CPRDP): {}", dut.name);
     let columns: Vec<(String, &DutResult, &Cores)> = by_key(&dut.loads, |load| &load.place)

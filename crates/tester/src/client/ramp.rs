@@ -20,10 +20,10 @@ use crate::intervals::{Interval, Intervals, histogram};
 /// A ramp and its limits.
 #[derive(Clone, Debug)]
 pub struct RampPlan {
-    /// Source of the queries, and settings of the client. The field `interval` must be set, because it is the width of
-    /// the buckets.
+    /// Source of the queries, and settings of the client. The field `interval` must be set. It is the width of the
+    /// intervals for which results are reported.
     pub settings: ClientSettings,
-    /// Maximum rate, and durations of the growth and of the constant rate.
+    /// Maximum rate, duration of the growth to this rate, and duration for which the rate then stays constant.
     pub ramp: Ramp,
     /// Number of source ports, or of TCP connections.
     pub clients: usize,
@@ -48,7 +48,7 @@ pub const WAIT: Nanos = Nanos(40 * Nanos::SECOND.0);
 /// A bucket: the queries of one interval and their outcomes. Rates are per second, times in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Bucket {
-    /// Middle of the interval, relative to the start.
+    /// Middle of the interval, relative to the start of the ramp.
     pub time: f64,
     /// Width of the interval. The last interval may be narrower than the others, or up to a tenth wider.
     pub width: f64,
@@ -91,7 +91,7 @@ pub struct RampResult {
     pub sending: Nanos,
     /// Time from the first query until all queries were answered or given up.
     pub total: Nanos,
-    /// Buckets, starting with the first interval.
+    /// Buckets: the results for each interval of the ramp, in chronological order.
     pub buckets: Vec<Bucket>,
     /// Lateness of the queries in ns.
     pub lateness: Histogram<u64>,
@@ -128,7 +128,7 @@ impl RampResult {
     }
 }
 
-/// Runs a ramp to its end, or until `until` is set. `watch` is called at each change of the status.
+/// Runs a ramp to its end, or until `until` becomes true. `watch` is called at each change of the status.
 ///
 /// # Errors
 /// Returns an error if a socket towards the server cannot be opened, or fails.

@@ -30,14 +30,15 @@ pub const LONGEST: Nanos = Nanos::from_millis(1);
 /// Burst window for a sender on an exclusive CPU. A burst window is the maximum time between queries that are sent
 /// together.
 pub const SHORTEST: Nanos = Nanos::from_micros(50);
-/// Number of wake-ups in each measurement of their cost, and the time between two wake-ups.
+/// Number of wake-ups in each measurement of their cost.
 const WAKE_UPS: u32 = 100;
+/// Time between two of these wake-ups.
 const APART: Nanos = Nanos::from_micros(100);
 /// Number of queries sent together while the cost of a query is measured.
 const TOGETHER: u32 = 8;
 /// Number of measurements. The result is their median.
 const LOOKS: usize = 5;
-/// Payload for the measurement, as long as a query.
+/// Payload of the datagrams sent for the measurement. It is as long as a query.
 const DATAGRAM: [u8; 51] = [0; 51];
 
 /// Maximum deviation of a query from its schedule because of batching.

@@ -97,7 +97,7 @@ pub enum MergeError {
     /// A clock offset was given for a shard that does not exist.
     #[error("--offset {index}=…: there are shards 0 to {last}")]
     NoSuchShard {
-        /// Shard index given with the offset.
+        /// Index of the shard for which the offset was given.
         index: u16,
         /// Index of the last shard.
         last: u16,
@@ -151,7 +151,7 @@ pub struct ShardSummary {
 /// is ahead of a common reference. The key is the tester's index.
 pub type Offsets = BTreeMap<u16, RangeInclusive<i64>>;
 
-/// Returns the bound of a range that is farther from 0.
+/// Of the two bounds of a range, returns the one that is farther from 0.
 fn farthest(range: &RangeInclusive<i64>) -> i64 {
     let (least, most) = (*range.start(), *range.end());
     if least.unsigned_abs() > most.unsigned_abs() { least } else { most }

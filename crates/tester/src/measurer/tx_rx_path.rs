@@ -33,9 +33,9 @@ pub(super) struct Block<'a> {
     pub(super) packets: &'a [u8],
     /// Length of each message.
     pub(super) len: usize,
-    /// Index of the source port of these queries among the ports of the pair of threads.
+    /// Source port of these queries, as an index into the ports of the pair of threads.
     pub(super) port: usize,
-    /// Index of the first query of the block among the queries of the pair of threads.
+    /// First query of the block, as an index into the queries of the pair of threads.
     pub(super) first: u64,
 }
 
@@ -254,7 +254,8 @@ impl TrialPlan {
     }
 }
 
-/// AF_XDP rings that are open for the ports of a trial's only pair of threads, before sending begins.
+/// AF_XDP rings that are opened before sending begins. They receive replies for the ports of a pair of threads. With
+/// AF_XDP, a trial has only one pair.
 pub(super) struct XdpRings {
     client: Client,
     ends: AddressPair,
@@ -314,7 +315,8 @@ pub(super) fn ends_of(arrived: &Arrived<'_>) -> Option<Peer> {
     Some(Peer { address: arrived.source, local: Some(arrived.destination.ip()) })
 }
 
-/// Error numbers for missing segmentation support (the same on all Linux architectures).
+/// Error numbers that the kernel returns if segmentation is not supported. They are the same on all Linux
+/// architectures.
 mod libc_errors {
     pub(super) const EIO: i32 = 5;
     pub(super) const EINVAL: i32 = 22;

@@ -91,7 +91,7 @@ fn whole(record: ParsedRecord<'_, [u8]>) -> Option<ReadRecord<'_>> {
     Some(Record::new(owner, class, ttl, AllRecordData::Unknown(raw.into_data())))
 }
 
-/// A record as parsed by `domain`.
+/// A record, as parsed by the crate `domain`.
 pub(crate) type ReadRecord<'a> =
     Record<ParsedName<&'a [u8]>, AllRecordData<&'a [u8], ParsedName<&'a [u8]>>>;
 

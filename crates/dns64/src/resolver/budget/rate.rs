@@ -5,12 +5,13 @@
 
 use units::Nanos;
 
-/// Lowest value of the limit, even for slow upstreams. This value permits 5 000 fetches per second
+/// Lowest value of the limit on fetches in flight, even for slow upstreams. This value permits 5 000 fetches per second
 /// if each of them takes 1.6 s.
 const LEAST: u64 = 8_192;
 /// Maximum time for which a fetch may wait in queues, as a fraction of the time limit of the fetch (numerator and
-/// denominator). A third is less than the time before a retransmission. A client query causes two fetches. The second
-/// one does not begin while an upstream pauses, so fetches are rejected only after a longer pause.
+/// denominator). A third is less than the time before a retransmission. A client query causes two fetches. During a
+/// pause of the upstreams, only the first fetch of each client query begins. The limit is therefore reached only after
+/// a pause that is longer than a third of the time limit.
 const SHARE: (u64, u64) = (1, 3);
 
 /// Recent answer rate of the upstreams. It does not decrease during a pause, because a pause is no

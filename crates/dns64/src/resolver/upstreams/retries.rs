@@ -14,8 +14,8 @@ const EACH: Nanos = Nanos::from_millis(10);
 /// Number of answers after which the budget grows by one retry.
 const ANSWERS_FOR_ONE: u64 = 8;
 
-/// Retry budget of one upstream. The generic cell rate algorithm (ITU-T I.371) needs only one time
-/// stamp.
+/// Retry budget of one upstream. It uses the generic cell rate algorithm (ITU-T I.371), which needs a single timestamp
+/// as its state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Retries {
     /// Time at which the budget will be full.

@@ -51,7 +51,7 @@ pub(super) struct Finished<'a> {
 struct Records {
     /// Number of records lost because the disk was too slow.
     lost: u64,
-    /// Error that prevented writing the file; `None` if there was no error.
+    /// Error that prevented writing the record file; `None` if there was no error.
     error: Option<String>,
 }
 
@@ -177,12 +177,12 @@ impl<'a> Finished<'a> {
     }
 }
 
-/// Returns the number of queries that each pair sent or could not send.
+/// For each pair of threads, returns the number of queries that the sender sent or tried to send.
 fn tried(pairs: &[(Sent, Received)]) -> impl Iterator<Item = u64> {
     pairs.iter().map(|(sent, _)| sent.queries + sent.refused)
 }
 
-/// Totals of all pairs.
+/// Totals of all pairs of threads.
 pub(super) struct TrialTotals {
     pub(super) counts: Counts,
     faults: Vec<Reason>,
