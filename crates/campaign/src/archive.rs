@@ -53,8 +53,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Creates a run folder that contains `plan` and the facts about this machine. The folder must
-    /// not exist.
+    /// Creates a run folder that contains the plan `plan` and the facts about this machine. The folder must not exist.
     ///
     /// # Errors
     /// Returns an error if the folder exists, or cannot be written.
@@ -190,8 +189,8 @@ impl Archive {
     }
 }
 
-/// Reads a run folder that another process may be using. The returned plan is the one in the
-/// journal, or `plan.toml` if the journal is empty.
+/// Reads a run folder that another process may be using. The returned plan is the one in the journal, or the one in
+/// `plan.toml` if the journal is empty.
 ///
 /// # Errors
 /// Returns an error if `folder` is not a run folder, or one of its files cannot be read.

@@ -17,7 +17,8 @@ pub(super) const DEEPEST: usize = 16;
 /// Maximum number of included files.
 pub(super) const MOST: usize = 1_000;
 
-/// Returns the error for an include directive that exceeds the limit [`DEEPEST`] or [`MOST`].
+/// Returns the error for an include directive that exceeds the limit on the nesting depth ([`DEEPEST`]) or on the
+/// number of files ([`MOST`]).
 pub(super) fn too_many(location: &Location) -> ImportError {
     let reason = "files include each other, or there are too many".to_owned();
     ImportError::Syntax { location: location.clone(), reason }

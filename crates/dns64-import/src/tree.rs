@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
         Ok(event.map(|(event, span)| (event, span.start.line())))
     }
 
-    /// Reads the value that begins with `event`, at the nesting depth `depth`.
+    /// Reads the value that begins with the YAML event `event`. The value is at the nesting depth `depth`.
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, String> {
         let opens = matches!(event, Event::SequenceStart(..) | Event::MappingStart(..));
         if opens && depth >= DEEPEST {

@@ -336,10 +336,10 @@ impl Neighbours {
     }
 }
 
-/// Returns the first of `addresses` that is not local in the calling thread's network namespace, or `None` if all
-/// are local. An address is local if the kernel's route to it is of type local. Local addresses are those of this
-/// host's interfaces, 127.0.0.0/8, and prefixes made local by a command such as `ip route add local 198.19.0.0/24
-/// dev lo`. Nothing is sent.
+/// Returns the first address in `addresses` that is not local in the calling thread's network namespace, or `None` if
+/// all are local. An address is local if the kernel's route to it is of type local. Local addresses are those of this
+/// host's interfaces, 127.0.0.0/8, and prefixes made local by a command such as `ip route add local 198.19.0.0/24 dev
+/// lo`. Nothing is sent.
 ///
 /// # Errors
 /// Returns an error if no netlink socket can be opened, or the kernel does not answer.

@@ -555,8 +555,8 @@ fn check(plan: &Plan, entries: &[Entry], shown: &Shown) -> Result<(), String> {
     drawn::check(plan, entries, &shown.figures())
 }
 
-/// Tables I, II and IV. Each has a title, the IP version if it differs from that in the plan, and
-/// the name of the AuthDNS in `[[authdns]]`.
+/// Tables I, II and IV. Each has a title, the IP version if it differs from that in the plan, and the name of the
+/// AuthDNS in the plan's `[[authdns]]` entries.
 const SELF_TESTS: [(&str, Option<Family>, Option<&str>); 3] = [
     ("Self-test: authoritative DNS performance of AuthDNS over IPv4, single CPU core", None, None),
     (

@@ -28,11 +28,11 @@ pub(crate) trait Section: Measure {
         String::new()
     }
 
-    /// Returns the Markdown that follows the tables in `tables.md`.
+    /// Returns the Markdown that follows the tables in the file `tables.md`.
     fn markdown(&self, _runs: &[Run]) -> String {
         String::new()
     }
 
-    /// Returns all results of this kind of measurement, for `results.csv`.
+    /// Returns all results of this kind of measurement, for the file `results.csv`.
     fn rows(&self, run: &Run) -> Vec<Row>;
 }

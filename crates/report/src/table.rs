@@ -1,4 +1,4 @@
-//! Tables as Markdown and HTML; the LaTeX form is in `latex`.
+//! Tables as Markdown and HTML. The module `latex` writes tables as LaTeX.
 
 use std::fmt::Write;
 
@@ -85,7 +85,7 @@ impl Table {
         column == 0 || words * 2 > filled.len()
     }
 
-    /// Splits the columns into tables of at most [`COLUMNS`], each with the columns that name the
+    /// Splits the table into tables with at most [`COLUMNS`] columns. Each of them contains the columns that name the
     /// rows.
     fn parts(&self) -> Vec<Vec<usize>> {
         let keys = self.keys.min(self.header.len());

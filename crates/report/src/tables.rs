@@ -97,7 +97,7 @@ fn point_names(dut: &DutResult, p: &PointResult) -> Vec<String> {
 }
 
 /// Adds a row for each measurement point with searches. The row contains the cells that identify this point, followed
-/// by the result of `cells`.
+/// by the cells that `cells` returns.
 fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<String>) {
     table.keys = POINT.len();
     for dut in ranked(&run.results) {

@@ -28,7 +28,7 @@ pub(crate) enum Port {
 }
 
 impl Port {
-    /// Creates a port on a socket. The socket's receive timeout limits the duration of [`Port::turn`].
+    /// Creates a port on a socket. The socket's receive timeout limits the duration of each call of [`Port::turn`].
     pub(crate) fn socket(endpoint: Arc<Endpoint>) -> Port {
         Port::Socket(endpoint, Box::new(ServerBatch::new(QUERY_LEN, MAX_REPLY)))
     }

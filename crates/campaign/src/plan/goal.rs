@@ -10,8 +10,8 @@ use units::{Nanos, Qps};
 
 use crate::plan::quantity::{nonzero_time, share};
 
-/// Returns the maximum distance between the two bounds of an MLRsearch at a given rate. `width` is
-/// the distance relative to the rate.
+/// Returns the maximum distance between the two bounds of an MLRsearch at a given rate. `width` is this distance as a
+/// fraction of the rate.
 pub(crate) fn distance(width: f64, rate: Qps) -> Qps {
     Qps((width * rate.0 as f64).ceil() as u64)
 }
@@ -29,8 +29,8 @@ pub struct TypedGoal {
 }
 
 impl TypedGoal {
-    /// Returns the goal. `width` is the maximum distance between the bounds, relative to the upper
-    /// bound. `duration` is the trial length if the goal does not set one.
+    /// Returns the goal, with default values for omitted fields. `width` is the maximum distance between the bounds, as
+    /// a fraction of the upper bound. `duration` is the trial length if the goal does not set one.
     pub fn goal(&self, duration: Duration, width: f64) -> Goal {
         let last = self.last.unwrap_or(self.sum.map_or(duration, |sum| duration.min(sum)));
         let goal = Goal::rfc8219(Nanos::from(last), width);

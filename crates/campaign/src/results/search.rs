@@ -78,10 +78,9 @@ impl PointResult {
         self.place.as_ref().is_some_and(|place| place.is_cores(self.conditions.place.cores))
     }
 
-    /// Takes into account that the DUT failed at `rate` in a later trial under the same conditions.
-    /// The failure shows that the DUT does not always pass at `rate` or above. The interval is
-    /// therefore extended down to the next lower rate that passed. A median at or above `rate` is
-    /// refuted.
+    /// Takes into account that the DUT failed at `rate` in a later trial under the same conditions. The failure shows
+    /// that the DUT does not always pass at `rate` or above. The interval for the DUT's maximum rate is therefore
+    /// extended down to the next lower rate that passed. A median at or above `rate` is refuted.
     pub(crate) fn include_failure(&mut self, recorded: &Recorded<'_>, rate: Qps) {
         let point = Point::Search(self.conditions.clone());
         let trials = recorded.replay(&point).map(|replay| replay.trials).unwrap_or_default();

@@ -33,8 +33,9 @@ pub(super) struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Returns the records that prove the statement about `name`, which must be in lower case. If the name comes from a
-    /// wildcard, `wildcard` is the parent of the wildcard. Returns no records if their names would be too long.
+    /// Returns the NSEC or NSEC3 records that prove the statement `denial` about `name`, which must be in lower case.
+    /// If the name comes from a wildcard, `wildcard` is the parent of the wildcard. Returns no records if their names
+    /// would be too long.
     pub(super) fn prove(
         &self,
         denial: &Denial<'_>,

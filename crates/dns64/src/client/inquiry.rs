@@ -276,7 +276,7 @@ impl Inquiry {
         self.known.push(outcome);
     }
 
-    /// True if [`Inquiry::step`] may return a question to which [`Inquiry::local_target`] has an answer. Such a
+    /// True if the question that [`Inquiry::step`] returns may have a local answer ([`Inquiry::local_target`]). Such a
     /// question is for the target of a service record, or of an alias that upstreams did not follow.
     #[inline]
     pub(crate) fn may_have_targets(&self) -> bool {
@@ -288,8 +288,8 @@ impl Inquiry {
 
     /// Returns the local answer to a question for the target of an alias or service record, for example `localhost`
     /// (RFC 6761 §6, RFC 7686 §2). `rules_of` returns the rules for a name, because the target can belong to a
-    /// different `[[forward]]`. If the queried name is in the reverse tree of a prefix, the target is always queried
-    /// upstream (RFC 6147 §5.3.1).
+    /// different forward rule (`[[forward]]`). If the queried name is in the reverse tree of a prefix, the target is
+    /// always queried upstream (RFC 6147 §5.3.1).
     #[cold]
     pub(crate) fn local_target<'r>(
         &self,

@@ -30,7 +30,7 @@ pub(crate) const READ_AT_START: [&str; 12] = [
 pub(crate) struct KeyValues(BTreeMap<String, toml::Value>);
 
 impl KeyValues {
-    /// Returns the value of each key in `config`.
+    /// Returns the value of each key in the configuration `config`.
     pub(crate) fn of(config: &Config) -> KeyValues {
         let mut values = BTreeMap::new();
         if let Ok(toml::Value::Table(table)) = toml::Value::try_from(config) {
@@ -39,7 +39,7 @@ impl KeyValues {
         KeyValues(values)
     }
 
-    /// Returns the values without the entry for `key`.
+    /// Returns the values of all keys except `key`.
     pub(crate) fn without(mut self, key: &str) -> KeyValues {
         self.0.remove(key);
         self
@@ -64,7 +64,7 @@ fn flatten(path: &str, table: toml::Table, values: &mut BTreeMap<String, toml::V
     }
 }
 
-/// True if a new value of `key` takes effect only after a restart.
+/// True if a new value of the key `key` takes effect only after a restart.
 fn waits_for_restart(key: &str) -> bool {
     let is_within = |start: &&str| {
         key.strip_prefix(*start).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

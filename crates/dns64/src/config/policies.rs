@@ -71,11 +71,11 @@ struct GroupPolicies {
 /// Source of a policy: indices of the entries that apply to a client and a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicySource {
-    /// Index of the client's `[[group]]`; `None` if the client belongs to no group.
+    /// Index of the `[[group]]` entry for the client's group; `None` if the client belongs to no group.
     pub group: Option<usize>,
-    /// Index of the `[[group.domain]]` that applies to the name; `None` if there is none.
+    /// Index of the `[[group.domain]]` entry that applies to the name; `None` if there is no such entry.
     pub group_domain: Option<usize>,
-    /// Index of the `[[domain]]` that applies to the name; `None` if there is none.
+    /// Index of the `[[domain]]` entry that applies to the name; `None` if there is no such entry.
     pub domain: Option<usize>,
 }
 
@@ -84,8 +84,9 @@ pub(crate) struct PolicySource {
 struct GroupDomain {
     /// Index of the entry among the `[[group.domain]]` entries of the group.
     index: usize,
-    /// Policy for names in this domain that are outside of the domains in `below`. If a `[[domain]]` contains this
-    /// domain, the keys of the longest such `[[domain]]` are included.
+    /// Policy for names in this domain that are outside of the domains in `below`. If this domain is in the domain of a
+    /// `[[domain]]` entry, the policy includes the keys of that entry. If there are several such entries, the longest
+    /// domain applies.
     policy: Policy,
     /// Policies for names in a more specific domain, which has a `[[domain]]` entry and lies below this domain. The key
     /// of the map is the index of the `[[domain]]` entry.
@@ -191,7 +192,7 @@ struct TableInputs<'a> {
 #[derive(Clone, Debug, Default)]
 struct Prefixes {
     mappings: Vec<Mapping>,
-    /// True if the table contains `discover`, but no discovered prefix is known.
+    /// True if the table contains the entry `discover`, but no discovered prefix is known.
     awaits: bool,
 }
 
@@ -340,8 +341,8 @@ impl Domains {
     }
 }
 
-/// Returns an error if a `[[domain]]` contains `off = false`. The value has a meaning only in a `[[group.domain]]`,
-/// where it overrides a `[[domain]]`.
+/// Returns an error if a `[[domain]]` entry contains `off = false`. This value is useful only in a `[[group.domain]]`
+/// entry, where it overrides a `[[domain]]` entry.
 fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
     match domains.iter().find(|keys| keys.off == Some(false)) {
         Some(keys) => Err(at(
@@ -355,7 +356,7 @@ fn check_domains(domains: &[DomainKeys]) -> Result<(), BadPolicy> {
     }
 }
 
-/// Returns an error if a `[[forward]]` and a `[[domain]]` for the same domain both have a mode.
+/// Returns an error if a `[[forward]]` entry and a `[[domain]]` entry for the same domain both set the key `mode`.
 fn check_forwards(config: &Config, domains: &Domains) -> Result<(), BadPolicy> {
     for forward in config.forwards.iter().filter(|forward| forward.mode.is_some()) {
         let written = forward.domain.get_ref();
@@ -414,7 +415,7 @@ pub(super) fn prefix_locations(config: &Config) -> Vec<(String, &PrefixKeys)> {
     locations
 }
 
-/// Returns an error if a `[group.dns64]` contains a key that belongs directly in the `[[group]]`.
+/// Returns an error if a `[group.dns64]` table contains a key that belongs directly in the `[[group]]` entry.
 fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
     let misplaced = [
         ("filter-a", keys.dns64.filter_a.is_some()),
@@ -427,7 +428,7 @@ fn check_misplaced(number: usize, keys: &GroupKeys) -> Result<(), BadPolicy> {
     Err(BadPolicy::Path(format!("group.{number}.dns64.{key}"), reason))
 }
 
-/// Keys of a `[[group]]`. The default value has no keys, and is used for clients without a group.
+/// Keys of a `[[group]]` entry. The default value has no keys, and is used for clients without a group.
 #[derive(Default)]
 struct Group {
     layer: TableKeys,
@@ -519,9 +520,9 @@ impl TableStack<'_> {
 }
 
 impl<'a> TableStack<'a> {
-    /// Returns the prefixes, or an empty list if translation is off. If a group has an empty list
-    /// of prefixes, translation is off for its clients even if a `[[domain]]` has prefixes. Only a
-    /// `[[group.domain]]` can turn translation on.
+    /// Returns the prefixes, or an empty list if translation is off. If a group has an empty list of prefixes,
+    /// translation is off for its clients even if a `[[domain]]` entry has prefixes. Only a `[[group.domain]]` entry
+    /// can turn translation on for these clients.
     fn prefixes(&self) -> &'a Prefixes {
         let written = |layer: &'a TableKeys| match layer.off {
             Some(true) => Some(Prefixes::NONE),

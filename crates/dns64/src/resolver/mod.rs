@@ -64,8 +64,9 @@ use crate::name::{KeyBuf, text};
 use crate::shares::Slots;
 use crate::shares::client::ClientId;
 
-/// Maximum age of a client query for which a fetch begins. Clients retry soon after this age. If two fetches, each of
-/// up to `forwarding.timeout`, began at this age, the client would wait for more than four seconds in total.
+/// Maximum age of a client query for which a fetch begins. Clients retry soon after this age. If two consecutive
+/// fetches began at this age, and each took the time limit `forwarding.timeout`, the client would wait for more than
+/// four seconds in total.
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
 /// Ratio of the maximum number of fetches in flight to the maximum number of waiting client
 /// queries. The ratio is above 1, because alias chains cause several fetches per client query.

@@ -120,8 +120,8 @@ pub enum ServerError {
     /// No address is configured.
     #[error("nothing to serve: `listen` has no address, and systemd passed no socket")]
     NoAddress,
-    /// A reload adds an interface to `[discovery]`. Receiving advertisements on this interface
-    /// needs privileges that were dropped at startup.
+    /// A reload adds an interface to the table `[discovery]`. Receiving advertisements on this interface needs
+    /// privileges that were dropped at startup.
     #[error(
         "[discovery] interfaces has a new interface {0}, which needs privileges that were dropped: restart"
     )]
@@ -416,7 +416,7 @@ fn begin_tcp(
     })
 }
 
-/// Starts a worker's thread, pinned to `cpu` if given.
+/// Starts a worker's thread. If `cpu` is given, the thread is pinned to this CPU.
 fn begin_worker(worker: Worker, number: usize, cpu: Option<usize>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new().name(format!("worker-{number}")).spawn(move || {
         if let Some(cpu) = cpu

@@ -135,7 +135,7 @@ impl Replies {
     }
 }
 
-/// Appends the output of `write` to `out`. Returns true if the output is a truncated reply.
+/// Calls `write` to append a reply to `out`. Returns true if the reply is truncated.
 #[inline]
 fn is_truncated(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> bool {
     let start = out.len();

@@ -12,7 +12,7 @@ use crate::resolver::outcome::{CachedAnswer, Failure};
 use crate::translation::decide::{Cause, Question, Reason, Reply, Strip, WithheldReason};
 use crate::translation::policy::Policy;
 
-/// Defines [`Decision`]: keyword, sentence and source of each variant.
+/// Defines the enum [`Decision`], with a keyword, a sentence and a source for each variant.
 macro_rules! decisions {
     ($($name:ident $word:literal $sentence:literal $source:literal,)+) => {
         /// Decision behind a reply.

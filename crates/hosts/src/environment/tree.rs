@@ -64,7 +64,7 @@ impl Tree {
         format!("echo '{MARK}{name}'; cat {path}")
     }
 
-    /// Parses the output of [`Tree::script`].
+    /// Parses the output of the script that [`Tree::script`] returns.
     pub(crate) fn printed(text: &str) -> Tree {
         let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
         let mut path = PathBuf::new();

@@ -1,7 +1,6 @@
-//! PowerDNS Recursor with `dns64-prefix`. The operator's configuration lines have the form
-//! `key=value` for all releases. Releases before 5.0 read `recursor.conf`, and the operator's lines
-//! are added to the end of this file. Later releases read `recursor.yml`, and the operator's lines
-//! become command-line options, which override this file.
+//! PowerDNS Recursor with its option `dns64-prefix`. The operator's configuration lines have the form `key=value` for
+//! all releases. Releases before 5.0 read `recursor.conf`, and the operator's lines are added to the end of this file.
+//! Later releases read `recursor.yml`, and the operator's lines become command-line options, which override this file.
 
 use std::net::SocketAddr;
 
@@ -12,7 +11,7 @@ use crate::servers::release::Release;
 
 pub(super) const DRIVER: Driver<Translate> =
     Driver { later: &[(Release(5, 0), OF_YAML)], ..OF_LINES };
-/// Driver for releases that read `recursor.yml`.
+/// Driver for releases that read the configuration file `recursor.yml`.
 const OF_YAML: Driver<Translate> = Driver {
     file: "recursor.yml",
     configuration: yaml,
@@ -26,7 +25,7 @@ const OF_YAML: Driver<Translate> = Driver {
     },
     ..OF_LINES
 };
-/// Driver for releases that read `recursor.conf`.
+/// Driver for releases that read the configuration file `recursor.conf`.
 const OF_LINES: Driver<Translate> = Driver {
     name: "PowerDNS",
     program: Program::Named("pdns_recursor"),

@@ -42,7 +42,8 @@ pub(super) struct StreamEvent {
 }
 
 impl Stream {
-    /// Starts a TCP connection. `poller` reports its events with `token`.
+    /// Starts a TCP connection. `poller` reports the events of the connection, and identifies the connection by
+    /// `token`.
     pub(super) fn begin(
         server: SocketAddr,
         local: Option<SocketAddr>,

@@ -1,4 +1,4 @@
-//! Discovery of the upstreams' prefixes by `ipv4only.arpa` queries (RFC 7050 §3).
+//! Discovery of the upstreams' prefixes by queries for `ipv4only.arpa` (RFC 7050 §3).
 
 use std::future::{Future, poll_fn};
 use std::io;
