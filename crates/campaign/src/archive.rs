@@ -234,8 +234,8 @@ mod tests {
 
     use super::*;
 
-    /// Opens a journal, and retries while it is locked. A child process that another test has just
-    /// forked holds the lock until it calls exec.
+    /// Opens a journal, and retries while it is locked. A child process that a different test has just forked holds the
+    /// lock until the child calls exec.
     fn open(path: &Path) -> (Lines, Vec<Entry>) {
         loop {
             match Lines::open(path) {

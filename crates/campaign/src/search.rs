@@ -628,8 +628,8 @@ mod tests {
         assert_eq!(sequence.verdict_of(&of(6, 900)), Verdict::Failed);
     }
 
-    /// Opens a journal, and retries while it is locked. A child process that another test has just
-    /// forked holds the lock until it calls exec.
+    /// Opens a journal, and retries while it is locked. A child process that a different test has just forked holds the
+    /// lock until the child calls exec.
     fn reopened(path: &Path) -> Result<(Journal, SearchPlan, Vec<SearchEntry>), JournalError> {
         loop {
             match Journal::open(path) {

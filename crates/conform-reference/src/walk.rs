@@ -149,8 +149,8 @@ impl Found {
         Some(leads)
     }
 
-    /// Simulates validation, based on the labels of zones. Returns true if all names of the alias chain are in signed
-    /// zones.
+    /// Simulates DNSSEC validation. The labels of the test zones state which zones are signed or bogus. Returns true if
+    /// all names of the alias chain are in signed zones.
     pub(super) fn trust(&self, zone: &Name) -> Result<bool, Failure> {
         let mut secure = true;
         for name in &self.names {

@@ -99,8 +99,8 @@ impl Walk<'_> {
                 return Outcome::Answered(CachedAnswer::fresh(answer));
             }
             Some(Err(Unusable::AliasLoop)) => Failure::AliasLoop,
-            // The server, in contrast, ignores an unusable response and waits for another one until
-            // the deadline of the upstream query.
+            // The server, in contrast, ignores an unusable response and waits for a different one until the deadline of
+            // the upstream query.
             Some(Err(_)) => Failure::Malformed,
             None => Failure::Timeout,
         };

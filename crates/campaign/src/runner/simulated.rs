@@ -510,8 +510,8 @@ impl Watcher for NoWatcher {
     fn complete(&mut self, _: &Point) {}
 }
 
-/// Opens a run folder, and retries while it is locked. A child process that another test has just
-/// forked holds the lock until it calls exec.
+/// Opens a run folder, and retries while it is locked. A child process that a different test has just forked holds the
+/// lock until the child calls exec.
 pub fn reopened(run_folder: &Path) -> (Archive, Vec<Entry>) {
     loop {
         match Archive::open(run_folder) {

@@ -1,5 +1,6 @@
-//! Searches for the highest rate at which a DUT passes (RFC 8219 §9.2). There are searches at every CPU placement, with
-//! lower acceptance ratios, and with various shares of cached names and of names that have AAAA records.
+//! Searches for the highest rate at which a DUT passes (RFC 8219 §9.2). The searches cover every CPU placement, lower
+//! acceptance ratios, several cache hit rates, and several AAAA record rates (fractions of names that have AAAA
+//! records).
 
 use std::time::Duration;
 

@@ -175,7 +175,7 @@ impl Inquiry {
         self.frame.asked()
     }
 
-    /// Returns the decision behind a reply returned by [`Inquiry::step`].
+    /// Returns the decision that led to a reply returned by [`Inquiry::step`].
     pub(crate) fn decision(&self, reply: &Reply<'_>, policy: &Policy) -> Decision {
         match Decision::from_reply(&self.question, policy, reply) {
             Decision::PassedOn if self.is_alias() => Decision::Pointer,

@@ -177,7 +177,7 @@ impl Activated {
         self.udp.is_empty() && self.tcp.is_empty()
     }
 
-    /// Returns the addresses served by the sockets. For a socket bound to all addresses of both
+    /// Returns the addresses at which the sockets receive queries. For a socket bound to all addresses of both
     /// families, one address of each family is returned.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         let udp = self.udp.iter().map(|socket| served(socket, &socket.local_addr()));
@@ -189,7 +189,7 @@ impl Activated {
     }
 }
 
-/// Returns the addresses that a socket bound to `address` serves.
+/// Returns the addresses at which a socket bound to `address` receives queries.
 fn served(socket: &impl AsFd, address: &io::Result<SocketAddr>) -> [Option<SocketAddr>; 2] {
     let Ok(address) = address else { return [None, None] };
     let is_for_both = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED)

@@ -35,9 +35,9 @@ pub(super) struct Replies {
 const DROPS_EACH: Nanos = Nanos::from_millis(100);
 
 impl Replies {
-    /// Creates empty queues for these sockets (one per address served) and for `rings` AF_XDP
-    /// rings. `counts_drops` is false if another worker with the same sockets counts the kernel's
-    /// drops. `tap` receives a copy of each message to and from clients, for dnstap.
+    /// Creates empty queues for these sockets (one per listen address) and for `rings` AF_XDP rings. `counts_drops` is
+    /// false if another worker with the same sockets counts the kernel's drops. `tap` receives a copy of each message
+    /// to and from clients, for dnstap.
     pub(super) fn new(
         endpoints: Vec<Endpoint>,
         rings: usize,
@@ -57,7 +57,7 @@ impl Replies {
         &mut self.outboxes[number]
     }
 
-    /// Returns the worker's client sockets, one per address served.
+    /// Returns the worker's client sockets, one per listen address.
     pub(super) fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }

@@ -156,7 +156,7 @@ mod tests {
     /// Time for which a query of a different client holds a slot, in milliseconds.
     const FAST: usize = 1;
 
-    /// Work of a client, with the time for which it will hold a slot and the start of its wait.
+    /// Work item of a client, with the time for which the item will hold a slot, and the time at which its wait began.
     struct Work {
         client: ClientId,
         takes: usize,

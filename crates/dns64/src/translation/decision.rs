@@ -1,5 +1,5 @@
-//! Decisions behind replies, for example to synthesize AAAA records. Each decision has a keyword for logs and
-//! programs, and a sentence for users.
+//! Decisions that led to replies, such as the decision to synthesize AAAA records. Each decision has a keyword for logs
+//! and programs, and a sentence for users.
 
 use std::net::Ipv6Addr;
 
@@ -15,7 +15,7 @@ use crate::translation::policy::Policy;
 /// Defines the enum [`Decision`], with a keyword, a sentence and a source for each variant.
 macro_rules! decisions {
     ($($name:ident $word:literal $sentence:literal $source:literal,)+) => {
-        /// Decision behind a reply.
+        /// Decision that led to a reply.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "kebab-case")]
@@ -150,7 +150,7 @@ impl Decision {
         self.row()[2]
     }
 
-    /// Returns the decision behind a reply. `policy` is the policy that applies to the question.
+    /// Returns the decision that led to a reply. `policy` is the policy that applies to the question.
     pub(crate) fn from_reply(question: &Question, policy: &Policy, reply: &Reply<'_>) -> Decision {
         match *reply {
             // A missing prefix is the only reason for a local answer with SERVFAIL.
@@ -187,7 +187,7 @@ impl Decision {
     }
 }
 
-/// Returns the decision behind a reply that forwards an upstream answer.
+/// For a reply that forwards an upstream answer, returns the decision that led to this reply.
 fn passed(question: &Question, policy: &Policy, last: &CachedAnswer, strip: Strip) -> Decision {
     let is_aaaa = question.qtype == rtype::AAAA && question.qclass == CLASS_IN;
     match (last.answer.kind(), strip) {

@@ -184,8 +184,8 @@ pub enum PrefixError {
     /// Bits beyond the prefix length are set.
     #[error("the address has bits set beyond the prefix length {0}")]
     HostBits(u8),
-    /// The prefix contains the well-known prefix, so that an IPv6 address could stand for two IPv4
-    /// addresses (RFC 6052 §2.1, §3.1).
+    /// The prefix contains the well-known prefix, so that one IPv6 address could represent two IPv4 addresses (RFC 6052
+    /// §2.1, §3.1).
     #[error(
         "the /{0} prefix contains the well-known prefix; write 64:ff9b::/96, or another prefix"
     )]

@@ -147,7 +147,7 @@ fn full_rate(dut: &DutResult, place: &Cores) -> String {
     point.map_or("not measured".into(), crate::sections::search::found_in_words)
 }
 
-/// Returns the text of the table cell for a quantity at a load.
+/// Returns the text of a table cell, for a quantity that was measured at the load `share`.
 fn at_load(
     dut: &DutResult,
     place: &Cores,

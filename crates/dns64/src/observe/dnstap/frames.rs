@@ -29,7 +29,7 @@ enum Control {
     Finish = 5,
 }
 
-/// Writing side of a connection, after the handshake.
+/// Writer of frames on a connection, after the handshake.
 pub(super) struct FrameWriter<S> {
     stream: S,
     buffer: Vec<u8>,
@@ -149,7 +149,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Reading side of a connection.
+    /// Reader of frames on a connection.
     pub(in super::super) struct FrameReader(UnixStream);
 
     impl FrameReader {

@@ -28,7 +28,7 @@ impl Retries {
         self.after_one(now).is_some()
     }
 
-    /// Takes a retry from the budget. Returns false if the budget is exhausted.
+    /// Deducts one retry from the budget. Returns false if the budget is exhausted.
     pub(super) fn take(&mut self, now: Nanos) -> bool {
         let after = self.after_one(now);
         self.whole_at = after.unwrap_or(self.whole_at);

@@ -190,8 +190,8 @@ mod tests {
     use super::*;
     use crate::translation::prefix::Prefix;
 
-    /// Queries these upstreams. They are no longer configured after `looks` checks of the
-    /// configuration.
+    /// Queries these upstreams. After the configuration has been checked `looks` times, the upstreams are no longer
+    /// configured.
     fn asked(upstreams: &[ServiceAddr], looks: u32) -> Option<Option<Announcement>> {
         let left = Cell::new(looks);
         let wanted = || left.replace(left.get().saturating_sub(1)) > 0;
