@@ -84,7 +84,8 @@ impl Cache {
         reply
     }
 
-    /// Caches a reply to a query that was not sent. Only a mutant uses this function.
+    /// Caches a reply to a query that was not sent. Only a mutant (a deliberately faulty variant of the server) uses
+    /// this function.
     pub(super) fn put(&self, key: Key, reply: Message) {
         self.lock().insert(key, Arc::new(OnceLock::from(self.kept(Some(reply)))));
     }

@@ -49,7 +49,7 @@ pub(super) fn read(file: &Path) -> Result<String, ImportError> {
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
-/// Returns the path of a file for messages, with control characters replaced.
+/// Returns the path of a file in a form for messages: control characters are replaced.
 pub(super) fn called(file: &Path) -> Arc<str> {
     let name = file.to_string_lossy();
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>().into()

@@ -45,8 +45,8 @@ pub use operator::{
 pub use release::Release;
 pub use variant::Variant;
 
-/// Defines the enum of all server programs that can perform a task. Each variant corresponds to a program name in plans
-/// and to the driver of this program.
+/// Defines the enum of all server programs that can be used in a role (DUT or AuthDNS). Each variant corresponds to a
+/// program name in plans and to the driver of this program.
 macro_rules! kinds {
     ($(#[$about:meta])* $name:ident for $task:ty { $($(#[$of:meta])* $kind:ident => $driver:expr,)* }) => {
         $(#[$about])*

@@ -70,7 +70,7 @@ pub enum Noncompliance {
     OwnAaaaNotChecked,
     /// The tolerance for the rate in each 100 ms window is larger than the default. RFC 8219 gives no limit.
     LooseWindow {
-        /// Tolerance for the rate that was used, in per cent of the rate.
+        /// Tolerance that was used for the rate, in per cent of the rate.
         limit_pct: f64,
         /// Default tolerance for the rate, in per cent of the rate.
         usual_pct: f64,

@@ -262,8 +262,8 @@ impl ClockPair {
         Nanos(self.monotonic.0.saturating_sub(self.wall.0.saturating_sub(kernel.0)))
     }
 
-    /// Returns the monotonic arrival time of a packet that was read before this sample: the time of the packet's kernel
-    /// timestamp if there is one, otherwise the time of this sample.
+    /// Returns the monotonic arrival time of a packet that was read before this sample. If the packet has a kernel
+    /// timestamp, the result is the time of this timestamp. Otherwise, the result is the time of this sample.
     #[inline]
     pub fn arrival(self, kernel: Option<Nanos>) -> Nanos {
         kernel.map_or(self.monotonic, |kernel| self.to_monotonic(kernel))

@@ -274,8 +274,8 @@ struct Searched {
 }
 
 /// Returns the statistics of the searches at a measurement point. They are computed from the full trials, which are
-/// grouped by search. A search is complete if a full trial passed at the highest rate of the range, or if a full trial
-/// failed at a rate that exceeds the highest passed rate by at most the resolution.
+/// grouped by search. A search is complete if a full trial passed at the highest rate of the range. It is also complete
+/// if a full trial failed at a rate that exceeds the highest passed rate by at most the resolution.
 fn searches(
     plan: &Plan,
     entries: &[Entry],

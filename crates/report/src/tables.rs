@@ -106,8 +106,8 @@ fn of_points(run: &Run, table: &mut Table, cells: impl Fn(&PointResult) -> Vec<S
     }
 }
 
-/// Returns a table that compares the α and β computed from AuthDNS's counters with those in the
-/// plan.
+/// Returns a table of two quantities: the AAAA record rate (α) and the cache hit rate (β). The values computed from
+/// AuthDNS's counters are compared with those in the plan.
 pub(crate) fn cross_check(run: &Run) -> Table {
     let note = "From AuthDNS's counters, over the passed trials of full length. Retries: upstream queries that the DUT repeated within the timeout; \
                 α and β exclude them. A point is invalid if its α or β differs by more than 2 percentage points from the requested one.";

@@ -24,9 +24,9 @@ use crate::sequence::{GoalFigures, Recorded, SearchSequence, void_deviation, wan
 pub struct PointResult {
     /// The conditions under which the searches ran.
     pub conditions: Conditions,
-    /// Statistics of the results of all searches. Median, percentiles and interval are in queries
-    /// per second. The relative range is in per cent. Empty if the DUT was not measured under the
-    /// requested conditions.
+    /// Statistics of the results of all searches. Median, percentiles and interval are in queries per second. The
+    /// relative range is in per cent. The statistics are empty if the DUT was not measured under the requested
+    /// conditions.
     pub figures: Figures,
     /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,

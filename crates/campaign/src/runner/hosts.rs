@@ -60,7 +60,7 @@ pub(super) struct Machines {
     pub(super) auths: Vec<String>,
 }
 
-/// Control of the servers of a campaign.
+/// Functions that start, observe and stop the servers of a campaign.
 pub(super) trait Servers {
     /// A running AuthDNS; dropping the value stops it.
     type Auth;
@@ -99,9 +99,9 @@ pub(super) trait Servers {
     fn auth_configuration(&self, auth: &Self::Auth) -> Configuration;
     /// Returns the configuration of a DUT.
     fn dut_configuration(&self, dut: &Self::Dut) -> Configuration;
-    /// Returns the CPUs that a DUT is confined to at a placement; empty if it may use any CPU.
+    /// Returns the CPUs to which a DUT is confined at a CPU placement; empty if the DUT may use any CPU.
     fn cpus_at(&self, place: &Cores) -> Vec<usize>;
-    /// Returns the CPUs that a running DUT is confined to; empty if it may use any CPU.
+    /// Returns the CPUs to which a running DUT is confined; empty if the DUT may use any CPU.
     fn cpus_of(&self, dut: &Self::Dut) -> Vec<usize>;
     /// Waits until `is_ready` returns true. Returns an error if the DUT exits first, or takes too
     /// long.

@@ -33,7 +33,7 @@ impl Row<'_> {
     }
 }
 
-/// Rows of the scoreboard. It is a table of results with a row for each check and a column for each server.
+/// Rows of the scoreboard, a table of results with a row for each check and a column for each server.
 pub(crate) struct Board<'a> {
     rows: Vec<Row<'a>>,
 }
@@ -57,8 +57,8 @@ impl<'a> Board<'a> {
     }
 
     /// Returns the rows of the checks with these requirement levels. Failed checks come first, sorted by decreasing
-    /// number of failing servers. Then follow checks that were not run, or that test an unsupported feature, and
-    /// finally the checks that all servers pass.
+    /// number of failing servers. Next are checks that were not run, or that test an unsupported feature. Checks that
+    /// all servers pass come last.
     pub(crate) fn group(&self, levels: &[Level]) -> Vec<&Row<'a>> {
         let is_in = |row: &&Row<'a>| levels.contains(&row.check.level);
         let mut rows: Vec<&Row<'a>> = self.rows.iter().filter(is_in).collect();

@@ -1,5 +1,5 @@
-//! Numbers of slots in use by clients, and by the networks that contain these clients. Only networks with slots in use
-//! are recorded. The number of slots therefore limits the memory for the counts.
+//! Counts of the slots in use, for each client and for each network that contains clients. Only networks with slots in
+//! use are recorded. The number of slots therefore limits the memory for the counts.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

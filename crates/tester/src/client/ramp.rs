@@ -35,7 +35,7 @@ pub struct RampPlan {
     pub outstanding: usize,
     /// Maximum number of queries that are due but have not been sent; 0 means unlimited.
     pub behind: u64,
-    /// True if sending starts again with the first query after the last query has been sent.
+    /// True if, after the last query has been sent, sending starts again with the first query.
     pub repeat: bool,
     /// Time to wait for responses after the planned end of the ramp, even if sending ended earlier. Queries that are
     /// still in flight at the end of this time are lost.
@@ -85,11 +85,11 @@ impl Bucket {
 pub struct RampResult {
     /// All totals and histograms of the ramp.
     pub tally: Tally,
-    /// Reason for the end of sending.
+    /// Reason why sending ended.
     pub ending: Ending,
     /// Duration of sending.
     pub sending: Nanos,
-    /// Time from the first query until all queries were answered or given up.
+    /// Time from the first query until every query was answered or counted as lost.
     pub total: Nanos,
     /// Buckets: the results for each interval of the ramp, in chronological order.
     pub buckets: Vec<Bucket>,

@@ -61,7 +61,7 @@ impl Ramp {
     }
 }
 
-/// Reason for the end of sending.
+/// Reason why sending ended.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {

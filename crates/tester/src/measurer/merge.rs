@@ -135,7 +135,7 @@ pub struct ShardSummary {
     pub offset_us: Option<f64>,
     /// Verdict on the queries of this tester alone. It is "invalid" if the tester invalidated its part of the trial.
     pub verdict: Verdict,
-    /// Reasons for the verdict as text.
+    /// Reasons for the verdict, as text.
     pub reasons: Vec<String>,
     /// Outcomes of the tester's queries.
     pub counts: Counts,
@@ -151,7 +151,7 @@ pub struct ShardSummary {
 /// is ahead of a common reference. The key is the tester's index.
 pub type Offsets = BTreeMap<u16, RangeInclusive<i64>>;
 
-/// Of the two bounds of a range, returns the one that is farther from 0.
+/// Compares the two bounds of a range, and returns the one that is farther from 0.
 fn farthest(range: &RangeInclusive<i64>) -> i64 {
     let (least, most) = (*range.start(), *range.end());
     if least.unsigned_abs() > most.unsigned_abs() { least } else { most }

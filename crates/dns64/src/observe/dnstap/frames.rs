@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 
 /// Content type of the frames.
 const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
-/// Number of the content type field, the only field in control frames.
+/// Type number of the content type field, which is the only field in control frames.
 const FIELD_CONTENT_TYPE: u32 = 1;
 /// Maximum length of a control frame, in octets.
 const LONGEST_CONTROL: usize = 512;

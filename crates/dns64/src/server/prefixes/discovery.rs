@@ -28,8 +28,8 @@ use crate::transport::framing::{read_message, write_message};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// The root name.
 const ROOT: &[u8] = b"\0";
-/// Header of the query after the ID. RD is set, and there is one question. CD is clear, because a
-/// DNS64 does not synthesize for queries with CD (RFC 7050 §3).
+/// Header of the query, without the ID. RD is set, and there is one question. CD is clear, because a DNS64 does not
+/// synthesize for queries with CD (RFC 7050 §3).
 const HEADER: &[u8] = b"\x01\0\0\x01\0\0\0\0\0\x01";
 /// Question for the AAAA records of ipv4only.arpa.
 const QUESTION: &[u8] = b"\x08ipv4only\x04arpa\0\0\x1c\0\x01";

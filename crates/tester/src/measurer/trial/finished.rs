@@ -43,7 +43,7 @@ pub(super) struct Finished<'a> {
     losses: Losses,
     stolen: Option<Stolen>,
     records: Records,
-    /// True if the user stopped the trial before the last query.
+    /// True if the user stopped the trial before the last query was sent.
     is_interrupted: bool,
 }
 
