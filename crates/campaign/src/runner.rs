@@ -115,8 +115,8 @@ struct Campaign<'a, H: Hosts> {
     entries: Vec<Entry>,
     interruption: Interruption,
     watcher: &'a mut dyn Watcher,
-    /// Names of DUTs that do not start. The flag is true if the DUT's start for conformance checks
-    /// failed, and false if the start for other trials failed.
+    /// Name of each DUT that did not start, with a flag. The flag is true if the start for conformance checks failed,
+    /// and false if the start for other trials failed.
     given_up: Vec<(String, bool)>,
     replies_again: Duration,
     /// Pause between trials.

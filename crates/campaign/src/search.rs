@@ -28,9 +28,9 @@ pub struct SearchResult {
     /// per second. The relative range is in per cent.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Distance between the highest passed and the lowest failed rate. If the median is the mean of
-    /// two different rates, it is rounded down to a multiple of a power of ten. This power of ten
-    /// is the largest one that does not exceed the distance.
+    /// Distance between the highest passed and the lowest failed rate at the end of a search. A median that is the mean
+    /// of two different rates is rounded down to a multiple of a power of ten. This power of ten is the largest one
+    /// that does not exceed the distance.
     pub resolution: Qps,
     /// Largest factor by which short trials may overstate the rates. Short trials overstate rates,
     /// because replies that arrive after the end of sending also count. The lower end of the
@@ -215,7 +215,7 @@ pub trait Runner {
         plan: &TrialPlan,
         standing: SearchProgress,
     ) -> Result<TrialResult, TrialError>;
-    /// Examines the first trial of the set of searches, which may be a trial from the journal.
+    /// Examines the first trial of the set of searches. The result of this trial may come from the journal.
     ///
     /// # Errors
     /// Returns an error if the trial shows that the server is misconfigured. The set of searches

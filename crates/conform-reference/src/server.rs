@@ -233,8 +233,8 @@ impl Server {
     }
 }
 
-/// Reads a message in a single read. Fails if the message arrives in several segments. Only a mutant uses this
-/// function.
+/// Reads a message in a single read. Fails if the message arrives in several segments. Only a mutant of the reference
+/// server uses this function.
 fn read_segment(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut segment = vec![0; usize::from(u16::MAX)];
     let len = stream.read(&mut segment)?;

@@ -277,8 +277,9 @@ impl Reader<'_> {
         Located { value, origin: Origin::new(&option.location, option.written()) }
     }
 
-    /// Evaluates an address list. The first element that covers an address decides. If a nested list excludes an
-    /// address, the address does not match this list, and the elements after the nested list decide.
+    /// Evaluates an address list. The first element that covers an address determines whether the address matches the
+    /// list. If a nested list excludes an address, the nested list does not cover it, and the elements after the nested
+    /// list are evaluated.
     fn addresses(&mut self, elements: &[Statement]) -> Addresses {
         self.nested(elements, 0)
     }

@@ -19,24 +19,24 @@ pub struct Numa {
     pub nodes: Vec<NodePages>,
 }
 
-/// Page allocations of one node (Linux, Documentation/admin-guide/numastat.rst).
+/// Page allocation counters of one NUMA node (Linux, Documentation/admin-guide/numastat.rst).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct NodePages {
     /// The node's number, as assigned by the kernel.
     pub node: usize,
-    /// Pages allocated on this node as intended.
+    /// Number of pages allocated on this node as intended.
     pub hit: u64,
-    /// Pages allocated on this node although a different node was preferred.
+    /// Number of pages allocated on this node although a different node was preferred.
     pub miss: u64,
-    /// Pages intended for this node but allocated on a different node.
+    /// Number of pages intended for this node but allocated on a different node.
     pub foreign: u64,
-    /// Pages allocated on this node by the interleave policy, as intended.
+    /// Number of pages allocated on this node by the interleave policy, as intended.
     pub interleave_hit: u64,
-    /// Pages allocated on this node by a process that ran on this node.
+    /// Number of pages allocated on this node by a process that ran on this node.
     pub local: u64,
-    /// Pages allocated on this node by a process that ran on a different node.
+    /// Number of pages allocated on this node by a process that ran on a different node.
     pub other: u64,
 }
 
@@ -51,7 +51,8 @@ impl Numa {
         (!nodes.is_empty()).then_some(Numa { nodes })
     }
 
-    /// Returns a POSIX shell script. The output of this script is the input of [`Numa::read`].
+    /// Returns a POSIX shell script that prints the files with these counters. The output of this script is the input
+    /// of [`Numa::read`].
     pub fn script() -> String {
         Tree::script_for(&format!("{NODES}/node*/numastat"))
     }

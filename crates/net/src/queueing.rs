@@ -17,26 +17,26 @@ use crate::netlink::Routing;
 pub struct Queueing {
     /// Name of the interface, for example `eth0`.
     pub interface: String,
-    /// Kind as shown by tc(8): `noqueue`, `fq_codel`, `tbf` …
+    /// Kind of queueing discipline, as shown by tc(8): `noqueue`, `fq_codel`, `tbf` …
     pub kind: String,
-    /// Number of packets dropped by the discipline and its child disciplines since it was installed. The kernel's
-    /// counter has 32 bits. Several datagrams that are sent as one large packet (`UDP_SEGMENT`) count as one packet
-    /// here.
-    pub drops: u32,
-    /// Number of octets that have left the discipline since it was installed.
-    pub left: u64,
-    /// Number of packets that have left the discipline since it was installed. Each datagram counts as one packet, even
-    /// if several datagrams are sent as one large packet. The kernel's counter has 32 bits.
-    pub packets: u32,
-    /// Number of octets that wait in the discipline.
-    pub backlog: u32,
-    /// Number of packets that wait in the discipline. Several datagrams that are sent as one large packet count as one
+    /// Number of packets dropped by the queueing discipline and its child disciplines since it was installed. The
+    /// kernel's counter has 32 bits. Several datagrams that are sent as one large packet (`UDP_SEGMENT`) count as one
     /// packet here.
+    pub drops: u32,
+    /// Number of octets that have left the queueing discipline since it was installed.
+    pub left: u64,
+    /// Number of packets that have left the queueing discipline since it was installed. Each datagram counts as one
+    /// packet, even if several datagrams are sent as one large packet. The kernel's counter has 32 bits.
+    pub packets: u32,
+    /// Number of octets that wait in the queueing discipline.
+    pub backlog: u32,
+    /// Number of packets that wait in the queueing discipline. Several datagrams that are sent as one large packet
+    /// count as one packet here.
     pub waiting: u32,
 }
 
 impl Queueing {
-    /// True if packets can wait in the discipline, which is the case for every kind except `noqueue`.
+    /// True if packets can wait in the queueing discipline, which is the case for every kind except `noqueue`.
     pub fn can_hold(&self) -> bool {
         self.kind != "noqueue"
     }
@@ -149,7 +149,8 @@ fn read(interface: &str, attributes: &[TcAttribute]) -> Option<Queueing> {
 /// octet has then waited at least for the time between the two samples.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    /// The last sample: its time, and the numbers of octets and packets that had left the discipline by that time.
+    /// The last sample: its time, and the numbers of octets and packets that had left the queueing discipline by that
+    /// time.
     last: Option<(Nanos, u64, u32)>,
     /// Earlier samples, each with the total number of octets that had arrived and the time. Some of these octets still
     /// wait in the discipline.
@@ -158,8 +159,8 @@ pub struct Waiting {
 
 impl Waiting {
     /// Adds a sample of the counters at the time `now`. Considers the packets that have left since the last sample, and
-    /// calls `waited` for groups of them. The arguments are a lower bound for their waiting time and the number of
-    /// packets in the group. The number is estimated from the octets (see `share_of`).
+    /// calls `waited` for each group of them. The arguments of `waited` are a lower bound for the waiting time of the
+    /// group, and the number of its packets. The number is estimated from the octets (see `share_of`).
     pub fn sample(&mut self, now: Nanos, queue: &Queueing, mut waited: impl FnMut(Nanos, u64)) {
         let last = self.last.replace((now, queue.left, queue.packets));
         let arrived = queue.left + u64::from(queue.backlog);

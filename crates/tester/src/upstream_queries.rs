@@ -12,7 +12,7 @@ use wire::name::{Domain, has_aaaa};
 use wire::template::QueryTemplate;
 use wire::view::rtype;
 
-/// Octets of the socket's receive buffer. The buffer is small because AuthDNS's answers are not read.
+/// Size of the socket's receive buffer in octets. The buffer is small because AuthDNS's answers are not read.
 const UNREAD: usize = 4096;
 
 /// Query behaviour of a reference DUT towards AuthDNS.
@@ -20,7 +20,7 @@ const UNREAD: usize = 4096;
 pub struct UpstreamQueryConfig {
     /// Address and port of AuthDNS.
     pub upstream: SocketAddr,
-    /// Number of times that each query is sent. 2 simulates a DUT that retries at once.
+    /// Number of times that each query is sent. The value 2 simulates a DUT that retries at once.
     pub times: u8,
     /// Share of new names for which an upstream query is sent. A share below 100 % simulates a DUT that answers queries
     /// for some new names without an upstream query.

@@ -14,7 +14,7 @@ pub struct Waits {
     /// Packets that have left the queueing discipline, counted by waiting time. Each pair consists of an upper bound in
     /// nanoseconds and a count.
     pub left: Times,
-    /// Packets that are waiting now.
+    /// Number of packets that are waiting in the queueing discipline now.
     pub waiting: u64,
     /// Time that the first of the waiting packets has waited, in nanoseconds.
     pub oldest: Nanos,

@@ -10,11 +10,11 @@ use wire::joined;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct XdpConfig {
-    /// Name of the interface. `None` selects the interface towards the queried server, or the interface with the served
-    /// addresses.
+    /// Name of the interface. If `None`, the Measurer uses the interface towards the queried server, and AuthDNS uses
+    /// the interface that has its listen addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Requested attach mode.
+    /// Requested attach mode of AF_XDP.
     #[serde(default)]
     pub mode: xdp::Mode,
 }
@@ -24,7 +24,7 @@ pub struct XdpConfig {
 pub struct XdpInterface {
     /// The interface's name.
     pub interface: String,
-    /// Attach mode in use.
+    /// Attach mode that AF_XDP uses on the interface.
     #[serde(rename = "way")]
     pub attach_mode: xdp::AttachMode,
     /// Number of receive queues, all of which are read.

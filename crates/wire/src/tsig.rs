@@ -93,7 +93,7 @@ impl Mac {
 /// A TSIG key: name, algorithm and secret.
 #[derive(Clone)]
 pub struct Key {
-    /// Name in wire format, lower case.
+    /// Name of the key, in wire format and lower case.
     name: Vec<u8>,
     algorithm: Algorithm,
     secret: Vec<u8>,

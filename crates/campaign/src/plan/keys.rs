@@ -187,8 +187,7 @@ impl Keys {
         }
     }
 
-    /// Returns the CPU placements for searches with various shares of names with an AAAA record,
-    /// and of cached names.
+    /// Returns the CPU placements for the searches with the shares in `aaaa-shares` and `cached-shares`.
     pub fn share_places(&self) -> Vec<Cores> {
         self.places_or_first(self.shares_at.as_deref())
     }
@@ -211,13 +210,13 @@ pub const FIXED: &str = "performance";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ClosedLoops {
-    /// Numbers of tester threads to measure. Each number is a power of 2, at most 256.
+    /// Thread counts with which the tester measures the DUT. Each count is a power of 2, at most 256.
     pub threads: Vec<usize>,
     /// Frequency governors for the DUT's CPUs, named as in Linux. Each thread count is measured
     /// with each governor. If the list is empty, the governor is not changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub governors: Vec<String>,
-    /// Core counts and placements to measure; default: the first core count.
+    /// Core counts and placements at which the DUT is measured; default: the first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
     /// Number of blocks in a trial, 1 to 10. A block has 256 experiments. Names are never repeated
@@ -251,7 +250,7 @@ impl Default for ClosedLoops {
 pub struct ConstantRates {
     /// Rates of the trials, queries per second.
     pub rates: Vec<Qps>,
-    /// Core counts and placements to measure; default: the first core count.
+    /// Core counts and placements at which the DUT is measured; default: the first core count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
     /// Duration of sending in each trial, such as `"60s"`.
@@ -275,7 +274,7 @@ pub struct Loads {
     /// Offered rates, as fractions of the rate that the DUT reached in the worst case (median of
     /// the searches). Each fraction is from 0 to 1.
     pub shares: Vec<Share>,
-    /// Core counts and placements to measure; default: all.
+    /// Core counts and placements at which the DUT is measured; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
     /// Duration of sending in each trial, such as `"60s"`.
@@ -312,8 +311,8 @@ pub struct SearchSettings {
     /// For a bisection: a search ends when the distance between the highest passed and the lowest
     /// failed rate is at most this value, in queries per second.
     pub resolution: Qps,
-    /// For an MLRsearch: maximum distance between the two bounds, as a fraction of the upper bound.
-    /// The fraction is above 0 and below 1.
+    /// For an MLRsearch: maximum distance between the lower and the upper bound of the rate, as a fraction of the upper
+    /// bound. The fraction is above 0 and below 1.
     pub width: f64,
     /// For an MLRsearch: goals in addition to the goal of RFC 8219, in the format of `search
     /// --goal`.
@@ -328,8 +327,8 @@ pub struct SearchSettings {
     pub probe: Option<Duration>,
 }
 
-/// Default for the maximum distance between the two bounds of an MLRsearch, as a fraction of the
-/// upper bound.
+/// Default for the maximum distance between the lower and the upper bound of the rate in an MLRsearch, as a fraction of
+/// the upper bound.
 pub(crate) const WIDTH: f64 = 0.005;
 
 /// Method that chooses the rates of searches.

@@ -29,7 +29,7 @@ type SavedFile = (String, String);
 /// State of the CPU frequency scaling of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scaling {
-    /// File and current governor of each CPU.
+    /// For each CPU, the path of the file that sets its governor, and the current governor.
     set: Vec<SavedFile>,
     /// The frequency governors that the host supports.
     known: BTreeSet<String>,

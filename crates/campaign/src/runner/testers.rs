@@ -246,12 +246,13 @@ fn ended(trial: TrialResult, cpu: Cpu) -> (TaskResult, Cpu) {
     (TaskResult::Trial(Box::new(trial)), cpu)
 }
 
-/// Adds the number of a tester to a reason that concerns only this tester.
+/// Adds the index of a tester to a reason why a trial is invalid. The reason concerns only this tester.
 pub(super) fn of_shard(shard: u16, reason: Reason) -> Reason {
     Reason::OfShard { shard, reason: Box::new(reason) }
 }
 
-/// Adds the name of the tester's host to each reason that concerns a single tester.
+/// Adds the name of the tester's host to each reason that concerns a single tester. The reasons state why a trial is
+/// invalid.
 pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     let with_host = |reason| match reason {
         Reason::OfShard { shard, reason } => match hosts.get(usize::from(shard)) {
@@ -288,7 +289,7 @@ fn file(index: u16, what: &str) -> PathBuf {
     format!("trial-{index}.{what}").into()
 }
 
-/// For each clock, returns the range of its offset from the first clock during a trial. The
+/// For each tester's clock, returns the range of its offset from the first tester's clock during a trial. The clock
 /// readings were taken before and after the trial.
 fn between(before: &[ClockReading], after: &[ClockReading]) -> Offsets {
     let of = |all: &[ClockReading]| -> Vec<RangeInclusive<i64>> {

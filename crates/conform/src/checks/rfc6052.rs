@@ -580,7 +580,7 @@ fn vectors(t: &mut Trial<'_>) -> Judged {
     if tried { Ok(()) } else { Err(Fault::NotOffered(why.into())) }
 }
 
-/// Requires that no address below the Well-Known Prefix is synthesized from these IPv4 addresses.
+/// Requires that no AAAA record with the Well-Known Prefix is synthesized from any of these IPv4 addresses.
 fn left_out(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for text in all {
         let (_, reply) = t.aaaa(&with_a(&[text]))?;

@@ -41,8 +41,8 @@ pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
 #[derive(Clone, Copy)]
 struct Fit {
     prefix: Prefix,
-    /// Number of addresses with an unexpected non-zero octet between, before or after the four octets of the IPv4
-    /// address. Correct addresses have the zero octet "u" there (RFC 6052 §2.2).
+    /// Number of addresses in which octet "u" is not zero (RFC 6052 §2.2). For prefix lengths from 40 to 64 bits, the
+    /// five octets after the prefix are octet "u" and the four octets of the IPv4 address, in any order.
     strange: usize,
     /// Number of octets that differ from those of correctly synthesized addresses.
     wrong: usize,

@@ -119,7 +119,7 @@ impl Settings {
         }
     }
 
-    /// Warns of ranges that contain no address that the prefix may embed.
+    /// Warns of each IPv4 range in the key `ranges` of a prefix that contains no address that the prefix may embed.
     fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
         let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
         for (path, keys) in prefix_locations(&self.config) {

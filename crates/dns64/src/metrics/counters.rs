@@ -251,9 +251,9 @@ pub(crate) struct UpstreamMetrics {
     /// Sum of the response times of all UDP answers, in nanoseconds.
     rtt_nanos: AtomicU64,
     failures: AtomicU64,
-    /// Number of failures that were timeouts.
+    /// Number of queries to the upstream that failed because of a timeout.
     timeouts: AtomicU64,
-    /// Reason for the last failure.
+    /// Reason for the last failed query to the upstream.
     trouble: AtomicI32,
     /// Time at which the worker marked the upstream down, in nanoseconds of the monotonic clock. 0
     /// if the upstream is up.
@@ -318,7 +318,7 @@ pub(crate) struct UpstreamSum {
     pub(crate) answered: u64,
     pub(super) rtt_nanos: u64,
     pub(crate) failures: u64,
-    /// Number of failures that were timeouts.
+    /// Number of queries to the upstream that failed because of a timeout.
     pub(crate) timeouts: u64,
     /// Number of workers that have marked the upstream down.
     pub(crate) down: u64,

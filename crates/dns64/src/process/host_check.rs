@@ -169,7 +169,7 @@ pub(super) fn connect(upstream: ServiceAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Returns the folder that should contain a file, or `None` if this folder exists.
+/// Returns the folder of a file if this folder does not exist, otherwise `None`.
 fn missing_folder(file: &Path) -> Option<&Path> {
     file.parent().filter(|folder| !folder.is_dir())
 }

@@ -185,8 +185,9 @@ impl Worker {
     }
 
     /// After a stop, reads the packets that remain in the AF_XDP rings. Returns true if all queries redirected before
-    /// the stop have been read. This is certain if the rings are empty once [`SHOWN`] has passed since the stop. A
-    /// flood of packets to the upstream ports must not delay the stop, so the result is always true after [`READ_OUT`].
+    /// the stop have been read. They have certainly been read if the rings are empty after the time [`SHOWN`] has
+    /// passed since the stop. A flood of packets to the upstream ports must not delay the stop. The result is therefore
+    /// always true after the time [`READ_OUT`] has passed since the stop.
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
         // Read the clock before the rings, because packets may arrive while this thread is
         // preempted.

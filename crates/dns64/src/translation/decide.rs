@@ -104,8 +104,9 @@ pub(crate) enum Plan {
     Unchanged,
     /// A query for AAAA records. Depending on the mode and on the answer, a query for A records follows.
     Translated(Mode),
-    /// Queries for a client that requests A records under `filter-a`. AAAA records are queried first. If there are
-    /// none, A records are queried. If a mode is given, A records are also queried for the synthesis of AAAA records.
+    /// Queries for a client that requests A records under `filter-a`: first for AAAA records and, if there are none,
+    /// for A records. If AAAA records may be synthesized, the mode is the condition for the A query that the synthesis
+    /// needs.
     Filtered(Option<Mode>),
 }
 
@@ -472,10 +473,10 @@ fn a_unless_aaaa<'a>(
     }
 }
 
-/// True if the failed AAAA query may be a validation failure without an extended error. The upstream may then have
-/// rejected AAAA records, or the proof of their absence, because of their signatures. A records must not be used in
-/// this case: RFC 6147 §5.1.2, which allows an A query after an error, does not apply to validation failures. An
-/// upstream query with CD shows whether the rejected data exist.
+/// True if the AAAA query may have failed because of DNSSEC validation, although no extended DNS error states this
+/// reason. The upstream may then have rejected AAAA records, or the proof of their absence, because of their
+/// signatures. A records must not be used in this case: RFC 6147 §5.1.2, which allows an A query after an error, does
+/// not apply to validation failures. An upstream query with CD shows whether the rejected data exist.
 fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     match aaaa.kept() {
         Some(kept) if kept.stale => kept.doubted.is_some(),
@@ -489,8 +490,8 @@ fn is_there(probed: &Outcome) -> bool {
     probed.kept().is_some_and(|kept| !kept.stale && kept.answer.kind() != AnswerKind::Failed)
 }
 
-/// True if the answer to a probe is younger than the failed answer that the probe explains. The upstream may have
-/// recovered between the two answers.
+/// True if the answer to the probe (a query with CD) is more recent than the failed answer to the AAAA query. The
+/// upstream may have recovered between the two answers.
 fn is_younger(probed: &Outcome, failed: &Outcome) -> bool {
     let since_failure = failed.kept().map_or(0, CachedAnswer::since_failure);
     probed.kept().is_some_and(|kept| kept.age < since_failure)

@@ -3,8 +3,8 @@
 //!
 //! A query for a name below the apex of an empty zone usually gets NXDOMAIN. However, some names in the zone exist:
 //! other local zones, domains of `[[forward]]` entries, reverse zones of prefixes, `ipv4only.arpa`, and the reverse
-//! names of the two addresses of this name. A query for an ancestor of such a name gets NODATA instead of NXDOMAIN.
-//! After an NXDOMAIN for the ancestor, a resolver would not query the names below it (RFC 8020).
+//! names of the two addresses of `ipv4only.arpa`. A query for an ancestor of such a name gets NODATA instead of
+//! NXDOMAIN. After an NXDOMAIN for the ancestor, a resolver would not query the names below it (RFC 8020).
 
 use wire::rcode::Rcode;
 use wire::view::rtype;

@@ -23,7 +23,7 @@ pub(super) struct Permits {
 /// An upstream query waiting for a permit.
 struct PendingQuery {
     client: ClientId,
-    /// Sender of the permit. It is closed if the query has been abandoned.
+    /// Sending end of the channel that delivers the permit. The channel is closed if the query has been abandoned.
     sender: oneshot::Sender<Permit>,
 }
 

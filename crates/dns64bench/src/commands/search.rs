@@ -267,7 +267,7 @@ impl Runner for Terminal {
     }
 }
 
-/// Copies the trial, and replaces the index of its first name with that of the search.
+/// Returns a copy of the trial that begins with the first name that the trials of the search may use.
 fn from_first(plan: &TrialPlan, used: UsedNames) -> TrialPlan {
     TrialPlan { first_name: used.first, ..plan.clone() }
 }

@@ -63,7 +63,8 @@ impl FromIterator<IpAddr> for HostAddresses {
 }
 
 impl Default for HostAddresses {
-    /// Returns a value without host addresses that allows datagrams with an incomplete checksum.
+    /// Returns an empty set of host addresses, for an interface on which datagrams may arrive with an incomplete
+    /// checksum.
     fn default() -> HostAddresses {
         [].into_iter().collect()
     }

@@ -39,7 +39,7 @@ pub struct Series {
     pub dots: Vec<Dot>,
 }
 
-/// A row of a heat map: its name and its values. The flag of a value is true for a lower bound.
+/// A row of a heat map: its name and its values. The flag of a value is true if the value is a lower bound.
 pub(crate) type HeatRow = (String, Vec<Option<(f64, bool)>>);
 
 /// A heat map.

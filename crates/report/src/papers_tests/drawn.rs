@@ -336,8 +336,8 @@ impl Expected<'_> {
         Ok(())
     }
 
-    /// Adds the expected marks for the valid replies by rate. They are computed from all valid worst-case trials at the
-    /// first CPU placement.
+    /// Adds the expected marks of a DUT for the figure that shows the share of valid replies at each rate. They are
+    /// computed from all valid worst-case trials at the first CPU placement.
     fn of_replies(&mut self, dut: &str) -> Result<(), String> {
         let first = self.points(dut, |p| matches!(p, Point::Search(_))).into_iter().next();
         let place = first.as_ref().and_then(Point::place).ok_or("no search")?;
@@ -416,7 +416,7 @@ fn only<'a>(entries: &'a [Entry], point: &'a Point) -> Result<&'a Measured, Stri
     }
 }
 
-/// Returns the CPU use of a trial, and the valid replies per second and used core. The first `skip`
+/// Returns the CPU use of a trial, and the number of valid replies per second and per CPU core in use. The first `skip`
 /// seconds of the trial are ignored for the CPU use.
 fn use_of(m: &Measured, skip: usize) -> Result<(f64, f64), String> {
     let trial = m.at_rate().ok_or("a closed loop")?;

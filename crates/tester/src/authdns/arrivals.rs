@@ -20,20 +20,24 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of watched addresses, because each tap slows down all packets.
 const MOST_TAPS: usize = 32;
-/// Interval between comparisons of the counters while datagrams wait in the sockets.
+/// Interval between comparisons of the counts at the interfaces and at the sockets, while datagrams wait in the
+/// sockets' buffers.
 const AGAIN: Duration = Duration::from_millis(1);
-/// Maximum number of comparisons. If there are still fewer datagrams at the sockets than at the interfaces, the
-/// difference counts as missed. By then each worker has published its counters.
+/// Maximum number of comparisons of the counts at the interfaces and at the sockets. If the count at the sockets is
+/// still lower after the last comparison, the difference counts as missed datagrams. By then each worker has published
+/// its counters.
 const COMPARISONS: u32 = 200;
 
-/// Numbers of datagrams for AuthDNS since AuthDNS's status was first read, not counting datagrams received by AF_XDP.
+/// Counts of the datagrams for AuthDNS that arrived after its status was first read. Datagrams received by AF_XDP are
+/// not counted.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct Arrived {
-    /// Datagrams that the interfaces of AuthDNS's host received.
+    /// Number of datagrams that the interfaces of AuthDNS's host received.
     pub interfaces: u64,
-    /// Datagrams that AuthDNS's sockets received or dropped, and datagrams with a wrong checksum.
+    /// Number of datagrams that AuthDNS's sockets received or dropped, plus the number of datagrams with a wrong
+    /// checksum.
     pub sockets: u64,
 }
 
@@ -100,8 +104,9 @@ impl Taps {
 /// Reads the counts at the interfaces and at the sockets repeatedly, and returns the pair of counts with the smallest
 /// difference.
 ///
-/// The difference is the number of missed datagrams. The actual number never decreases, so the function returns as soon
-/// as the number is not above that in `last`.
+/// The difference is the number of missed datagrams, or more while datagrams still wait in the sockets' buffers. The
+/// number of missed datagrams never decreases. The function therefore returns as soon as the difference is not above
+/// that in `last`, the previous result.
 fn settled(
     last: &Arrived,
     interfaces: impl Fn() -> Option<u64>,

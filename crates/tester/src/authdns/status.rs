@@ -34,8 +34,8 @@ const END: &str = "end";
 
 /// Serves the counters on a status socket until the process ends.
 ///
-/// `read` is called with the numbers of trials on other connections. `read` returns an object with at least the keys of
-/// [`AuthCounters`].
+/// The argument of `read` contains the number of running trials and the number of all trials so far, on all other
+/// connections. `read` returns an object with at least the keys of [`AuthCounters`].
 ///
 /// # Errors
 /// Returns any error from [`StatusSocket::serve`].
@@ -92,7 +92,8 @@ impl ConnectionTrials {
         self.trials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the number of trials on all other connections to the status socket.
+    /// Returns two numbers for all other connections to the status socket: their running trials, and all trials that
+    /// they have begun so far.
     fn others(&self) -> OtherTrials {
         let all = self.all();
         OtherTrials { running: all.running - u64::from(self.runs), begun: all.begun - self.begun }

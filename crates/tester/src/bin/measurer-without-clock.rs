@@ -18,7 +18,7 @@ use wire::template::QueryTemplate;
 
 const USAGE: &str = "usage: measurer-without-clock SERVER QUERIES";
 /// Query rate of the plan. All queries are due at the start, so the rate determines only the interval between their
-/// deadlines and the size of the ledger.
+/// deadlines, and the number of queries that the ledger of send times can contain.
 const RATE: Qps = Qps(1_000);
 /// Timeout that is longer than the whole run under callgrind, so that no reply is late.
 const TIMEOUT: Nanos = Nanos(60 * Nanos::SECOND.0);

@@ -9,8 +9,9 @@
 //!                          └── match, then check ◄──────────────┘        tally: totals, histograms, intervals
 //! ```
 //!
-//! Each client thread has separate ports, names and totals. RFC 8219 defines a different rate: the highest constant
-//! query rate at which every query is answered. The Measurer measures that rate.
+//! Each client thread has separate ports, names and totals. These clients do not measure the rate that RFC 8219
+//! defines, which is the highest constant query rate at which every query is answered. The Measurer measures the rate
+//! of RFC 8219.
 
 mod additional;
 mod client_thread;

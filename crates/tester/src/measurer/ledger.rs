@@ -18,7 +18,7 @@ use units::Nanos;
 
 const NOT_SENT: u64 = u64::MAX;
 
-/// The ledger of a pair of threads.
+/// Send times of the queries of one pair of threads, shared by its sender and its receiver.
 pub(crate) struct Ledger {
     sent: Box<[AtomicU64]>,
     head: AtomicU64,
@@ -47,49 +47,49 @@ impl Ledger {
         &self.sent[(k & (self.capacity() - 1)) as usize]
     }
 
-    /// Sender: returns true if the ledger has a slot for each query with an index below `end`.
+    /// Called by the sender. Returns true if the ledger has a slot for each query with an index below `end`.
     #[inline]
     pub(crate) fn has_room(&self, end: u64) -> bool {
         end - self.swept.load(Ordering::Acquire) <= self.capacity()
     }
 
-    /// Sender: records the send time of query `k` (nanoseconds since the trial's start).
+    /// Called by the sender. Records the send time of query `k`, in nanoseconds since the trial's start.
     #[inline]
     pub(crate) fn stamp(&self, k: u64, sent: Nanos) {
         self.slot(k).store(sent.0, Ordering::Relaxed);
     }
 
-    /// Sender: makes the send times of all queries with an index below `end` visible to the receiver. Must be called
-    /// before any of these queries is sent.
+    /// Called by the sender before it sends the queries with an index below `end`. Makes the send times of these
+    /// queries visible to the receiver.
     #[inline]
     pub(crate) fn publish(&self, end: u64) {
         self.head.store(end, Ordering::Release);
     }
 
-    /// Sender: marks query `k` as not sent because of a send error.
+    /// Called by the sender. Marks query `k` as not sent because of a send error.
     pub(crate) fn withdraw(&self, k: u64) {
         self.slot(k).store(NOT_SENT, Ordering::Release);
     }
 
-    /// Sender: records that sending has ended.
+    /// Called by the sender. Records that sending has ended.
     pub(crate) fn finish(&self) {
         self.finished.store(true, Ordering::Release);
     }
 
-    /// Receiver: returns true if sending has ended. If it has, a later call of [`Ledger::head`] returns the final
-    /// value.
+    /// Called by the receiver. Returns true if sending has ended. If it has, a later call of [`Ledger::head`] returns
+    /// the final value.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished.load(Ordering::Acquire)
     }
 
-    /// Receiver: returns the index below which all queries have been sent, or are about to be sent.
+    /// Called by the receiver. Returns the index below which all queries have been sent, or are about to be sent.
     #[inline]
     pub(crate) fn head(&self) -> u64 {
         self.head.load(Ordering::Acquire)
     }
 
-    /// Receiver: returns the send time of query `k`, or `None` if query `k` could not be sent. The slot of query `k`
-    /// must be in use.
+    /// Called by the receiver. Returns the send time of query `k`, or `None` if query `k` could not be sent. The slot
+    /// of query `k` must be in use.
     #[inline]
     pub(crate) fn sent(&self, k: u64) -> Option<Nanos> {
         match self.slot(k).load(Ordering::Acquire) {
@@ -98,7 +98,7 @@ impl Ledger {
         }
     }
 
-    /// Receiver: frees the slots of all queries with an index below `end`.
+    /// Called by the receiver. Frees the slots of all queries with an index below `end`.
     pub(crate) fn sweep_to(&self, end: u64) {
         self.swept.store(end, Ordering::Release);
     }

@@ -43,10 +43,10 @@ pub enum Spin {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// The DUT: faults of Measurer and AuthDNS make the trial invalid.
+    /// The DUT. Faults of the Measurer or of AuthDNS make the trial invalid.
     #[default]
     Dut,
-    /// The tester itself, in a self-test: a slow AuthDNS makes the self-test fail.
+    /// The tester itself, in a self-test. A slow AuthDNS makes the self-test fail.
     Tester {
         /// Ratio of the self-test's rate to the rate of the DUT trials that the self-test validates.
         factor: f64,
@@ -62,8 +62,8 @@ pub struct SenderSettings {
     pub threads: u16,
     /// Number of UDP source ports across all pairs of threads; at least one per pair.
     pub source_ports: u16,
-    /// Number of source addresses; absent if the kernel selects a single address. The prefix is not included, because
-    /// it does not affect the cost of sending.
+    /// Number of source addresses; absent if the kernel selects a single address. The prefix of the source addresses is
+    /// not included, because it does not affect the cost of sending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<u32>,
     /// Requested AF_XDP mode; absent if sockets are used.
@@ -92,13 +92,14 @@ pub struct TrialPlan {
     pub rate: Qps,
     /// Duration of sending. RFC 8219 §9.2 requires at least 60 s.
     pub duration: Nanos,
-    /// Time from a query until its reply counts as late. RFC 8219 §9.2 requires at most 1 s.
+    /// Reply timeout. A reply that arrives later than this after its query counts as late. RFC 8219 §9.2 requires a
+    /// timeout of at most 1 s.
     pub timeout: Nanos,
     /// Zone that contains the names of the queries.
     pub domain: Domain,
-    /// Block that contains the names of the trial.
+    /// Block of names that contains all names queried in the trial.
     pub names: NameRange,
-    /// Position in the block of the first name that the trial uses.
+    /// Index, within the block of names, of the first name that the trial uses.
     pub first_name: u64,
     /// Share of names with a native AAAA record (α).
     pub aaaa_share: Share,
@@ -128,8 +129,8 @@ pub struct TrialPlan {
     pub spin: Spin,
     /// Maximum deviation of a query from its schedule because of batching.
     pub max_burst: Burst,
-    /// Cost of sending on this host, from which [`Burst::Auto`] computes the burst size; if absent, the cost is
-    /// measured before the trial.
+    /// CPU time needed to send queries on this host, from which [`Burst::Auto`] computes the burst size. If absent, it
+    /// is measured before the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_cost: Option<SendCost>,
     /// True if sleeping senders may use real-time priority. This also requires a CPU that no other thread of dns64bench
@@ -380,8 +381,8 @@ fn name_advice(needed: u64) -> &'static str {
 /// Maximum query rate, which is also the maximum that `Qps` accepts as text.
 const HIGHEST_RATE: u64 = 100_000_000;
 
-/// Highest value to which the limit for the deviation of a 100 ms window can be set, in per cent. With this limit a
-/// window may contain the queries of ten seconds, so pacing no longer affects the verdict.
+/// Highest permitted limit for the deviation in a 100 ms window, in per cent. At this limit, a window may contain as
+/// many queries as are due in ten seconds, so pacing no longer affects the verdict.
 pub const MAX_WINDOW_LIMIT_PCT: f64 = 10_000.0;
 /// Maximum time in a plan: a year.
 const LONGEST: Nanos = Nanos(365 * 86_400 * Nanos::SECOND.0);
@@ -393,7 +394,8 @@ pub(super) const MAX_XDP_PORTS: u16 = 16_384;
 /// needs several ports.
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
 
-/// Number of ids per port that outstanding queries may use. The other ids are reserved for queries sent together.
+/// Number of message ids per source port that outstanding queries may use. The other ids are reserved for queries sent
+/// together.
 pub(crate) const USABLE_IDS: u64 = 65_536 - 1024;
 
 /// Errors of a plan.
@@ -406,9 +408,9 @@ pub enum PlanError {
          least one thread"
     )]
     Ports {
-        /// UDP source ports (`--source-ports`).
+        /// Number of UDP source ports (`--source-ports`).
         ports: u16,
-        /// Sender/receiver pairs (`--threads`).
+        /// Number of sender/receiver pairs (`--threads`).
         threads: u16,
     },
     /// The plan has more threads or ports than AF_XDP supports.
@@ -417,9 +419,9 @@ pub enum PlanError {
          and there are up to {MAX_XDP_PORTS} source ports"
     )]
     Xdp {
-        /// Sender/receiver pairs (`--threads`).
+        /// Number of sender/receiver pairs (`--threads`).
         threads: u16,
-        /// UDP source ports (`--source-ports`).
+        /// Number of UDP source ports (`--source-ports`).
         ports: u16,
     },
     /// The route to the server uses a different interface.
@@ -427,9 +429,9 @@ pub enum PlanError {
     XdpInterface {
         /// Address and port of the queried server.
         server: SocketAddr,
-        /// Requested interface.
+        /// Network interface requested for AF_XDP.
         interface: String,
-        /// Interface that the kernel would use.
+        /// Interface to which the kernel routes packets for the server.
         is: String,
     },
     /// The route to the server uses loopback.
@@ -439,7 +441,7 @@ pub enum PlanError {
     XdpLoopback {
         /// Address and port of the queried server.
         server: SocketAddr,
-        /// Requested interface.
+        /// Network interface requested for AF_XDP.
         interface: String,
     },
     /// The acceptance criterion is out of range.
@@ -462,7 +464,7 @@ pub enum PlanError {
         /// Rejected value of the option, in nanoseconds.
         given: Nanos,
     },
-    /// Sending ends before a query is due.
+    /// Sending ends before the first query is due, so no query is sent.
     #[error("{rate} queries/s for {} s: that is less than one query", .duration.as_secs_f64())]
     NoQuery {
         /// Requested rate in queries per second.
@@ -470,7 +472,8 @@ pub enum PlanError {
         /// Requested duration of sending in nanoseconds.
         duration: Nanos,
     },
-    /// The shard does not exist, or would send nothing.
+    /// The tester's index is not below the number of testers, or the tester would send no query, or all testers
+    /// together have too many threads.
     #[error(
         "--shard {index}/{of}: write for example 0/3, 1/3 and 2/3, counted from 0, of no more testers than there are queries,          and of fewer than {IDS} threads together"
     )]
@@ -491,12 +494,12 @@ pub enum PlanError {
         "--window-limit {window_100ms_pct}, and {total_pct} for the total: percentages up to {MAX_WINDOW_LIMIT_PCT} and 100 are needed, the first above 0"
     )]
     Limits {
-        /// Requested limit for a window of 100 ms, in per cent.
+        /// Requested limit for the deviation in a 100 ms window, in per cent.
         window_100ms_pct: f64,
-        /// Requested limit for the whole trial, in per cent.
+        /// Requested limit for the deviation in the whole trial, in per cent.
         total_pct: f64,
     },
-    /// The source ports have too few 16-bit ids for the outstanding queries.
+    /// The source ports have too few 16-bit message ids for the outstanding queries.
     #[error(
         "{rate} queries/s with this --timeout keep more queries outstanding than the 16-bit ids of {ports} source \
          ports can distinguish; --source-ports {needed} or more is needed"
@@ -504,9 +507,9 @@ pub enum PlanError {
     Ids {
         /// Requested rate in queries per second.
         rate: Qps,
-        /// UDP source ports (`--source-ports`).
+        /// Number of UDP source ports (`--source-ports`).
         ports: u16,
-        /// Sufficient number of ports.
+        /// Number of source ports that would be sufficient.
         needed: u64,
     },
     /// The block has fewer names than the trial needs, so names would repeat.

@@ -85,11 +85,11 @@ fn questions(t: &Trial<'_>, names: &[Name]) -> Judged<Vec<Asked>> {
     Ok(questions)
 }
 
-/// Queries new names one after the other. Returns the IDs of the client queries, and all upstream queries, even if the
-/// reply to the client query did not arrive.
+/// Queries new names one after the other. Returns the IDs of the client queries, and all upstream queries. Client
+/// queries without a reply are included.
 ///
 /// # Errors
-/// Returns [`Fault::NotTried`] if more than one of eight replies is missing.
+/// Returns [`Fault::NotTried`] if more than an eighth of the replies are missing.
 fn one_after_the_other(t: &mut Trial<'_>, count: usize) -> Judged<(Vec<u16>, Vec<Asked>)> {
     let (mut ids, mut names, mut lost) = (Vec::new(), Vec::new(), 0);
     for _ in 0..count {

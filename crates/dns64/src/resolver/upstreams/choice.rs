@@ -21,7 +21,8 @@ use units::Nanos;
 use crate::config::UpstreamOrder;
 use crate::ids::ServerId;
 
-/// Maximum amount by which an upstream may be slower than the fastest upstream and still receive part of the load.
+/// An upstream receives part of the load if its round-trip time exceeds that of the fastest upstream by at most this
+/// duration.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
 /// Ratio of all queries to those for which the upstream is selected regardless of its speed. Upstreams that are marked
 /// down are not selected for these queries either.
@@ -33,7 +34,7 @@ pub(super) struct Candidate {
     pub(super) server: ServerId,
     /// Weight in the distribution of the load, at least 1.
     pub(super) weight: u32,
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time of queries to the upstream.
     pub(super) speed: Nanos,
     /// Time until which the upstream is marked down.
     pub(super) down_until: Nanos,
