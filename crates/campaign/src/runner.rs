@@ -396,8 +396,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.append(Entry::Incident { point: step.point.clone(), what, log })
     }
 
-    /// Returns the path of the record file of the next trial, or `None` if the plan has no
-    /// `records`.
+    /// Returns the path of the record file of the next trial, or `None` if the plan does not request records (key
+    /// `records`).
     fn records_file(&self, task: &Task) -> Result<Option<PathBuf>, ArchiveError> {
         let (Some(format), Task::Trial(_)) = (self.plan.trial.records, task) else {
             return Ok(None);

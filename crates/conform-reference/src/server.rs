@@ -39,7 +39,7 @@ pub struct ReferenceConfig {
     pub listen: SocketAddr,
     /// Address of the upstream.
     pub upstream: SocketAddr,
-    /// Test zone, which is used only if [`Rules::validates`] is true.
+    /// Test zone. Only a reference server that validates uses it ([`Rules::validates`]).
     pub zone: Name,
     /// Prefixes of synthesized addresses.
     pub prefixes: Vec<Prefix>,
@@ -167,8 +167,8 @@ struct Server {
 }
 
 impl Server {
-    /// Answers each received datagram on a new thread. Returns after [`receive`], which runs in a different thread, has
-    /// ended.
+    /// Answers each received datagram on a new thread. Returns after the thread that receives the datagrams
+    /// ([`receive`]) has ended.
     fn hand_out(self: &Arc<Self>, udp: &Arc<UdpSocket>, waiting: &Receiver<Arrival>) {
         while let Ok((query, client)) = waiting.recv() {
             let udp = udp.clone();

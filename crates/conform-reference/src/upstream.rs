@@ -38,8 +38,8 @@ impl Upstream {
         Upstream { address, rules, hooks, begin: Instant::now(), shared, next_id }
     }
 
-    /// Sends an upstream query and returns the reply. Returns `None` if no reply arrives within `upstream_patience`, or
-    /// if no reply arrives before the time `give_up`.
+    /// Sends an upstream query and returns the reply. Returns `None` if no reply arrives over UDP before the timeout
+    /// `upstream_patience` or the time `give_up`, and no reply arrives over TCP after that.
     pub(super) fn ask(&self, key: &Key, give_up: Instant) -> Option<Message> {
         let end = give_up.min(Instant::now() + self.rules.upstream_patience);
         let mut query = Message::query(&key.name, key.qtype);

@@ -12,8 +12,8 @@ pub fn allowed_cpus() -> Vec<CpuId> {
     (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).map(CpuId).collect()
 }
 
-/// Moves the calling thread off the `busy` CPUs if this process may use other CPUs, and gives the thread the lowest
-/// priority. This function is for background work during a measurement. Failures are ignored.
+/// Gives the calling thread the lowest priority, and moves it off the CPUs that a measurement uses (`busy`) if this
+/// process may use other CPUs. This function is for background work during the measurement. Failures are ignored.
 pub fn run_in_background(busy: &[CpuId]) {
     let mut set = CpuSet::new();
     let others: Vec<CpuId> = allowed_cpus().into_iter().filter(|cpu| !busy.contains(cpu)).collect();

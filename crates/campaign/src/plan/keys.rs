@@ -34,7 +34,8 @@ pub struct Keys {
     /// the minimum share of valid replies with which a trial passes. Results for these criteria do
     /// not comply with RFC 8219.
     pub acceptance: Vec<f64>,
-    /// Core counts and placements at which the criteria in `acceptance` are measured; default: all.
+    /// Core counts and placements at which the DUT is measured with the acceptance criteria in `acceptance`; default:
+    /// all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<PlacementRef>>,
     /// Shares of names with an AAAA record (α). Trials at these shares query no cached names.
@@ -42,11 +43,11 @@ pub struct Keys {
     /// Shares of queries for cached names (β). In trials at these shares, no name has an AAAA
     /// record.
     pub cached_shares: Vec<Share>,
-    /// True if every combination of a share in `aaaa-shares` and a share in `cached-shares` is also
-    /// measured.
+    /// True if the DUT is also measured with every combination of an AAAA share (`aaaa-shares`) and a cached share
+    /// (`cached-shares`).
     pub table: bool,
-    /// Core counts and placements for the searches with the shares in `aaaa-shares` and
-    /// `cached-shares`; default: the first core count.
+    /// Core counts and placements for the searches with AAAA shares (`aaaa-shares`) and cached shares
+    /// (`cached-shares`); default: the first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
     /// Trials at fractions of the rate that the DUT reached in the worst case (median of the
@@ -58,7 +59,7 @@ pub struct Keys {
     /// Closed-loop trials, in which each thread waits for an answer before it sends its next query.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
-    /// True if the answers of the DUT are checked by `dns64bench conform`.
+    /// True if the answers of the DUT are checked against the RFCs (`dns64bench conform`).
     pub conform: bool,
 }
 
@@ -105,7 +106,7 @@ pub struct DutKeys {
     /// these criteria do not comply with RFC 8219.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance: Option<Vec<f64>>,
-    /// Core counts and placements at which the criteria in `acceptance` are measured for this DUT.
+    /// Core counts and placements at which this DUT is measured with the acceptance criteria in `acceptance`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acceptance_at: Option<Vec<PlacementRef>>,
     /// Shares of names with an AAAA record (α) for this DUT, from 0 to 1.
@@ -114,12 +115,12 @@ pub struct DutKeys {
     /// Shares of queries for cached names (β) for this DUT, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_shares: Option<Vec<Share>>,
-    /// True if this DUT is also measured with every combination of a share in `aaaa-shares` and a
-    /// share in `cached-shares`.
+    /// True if this DUT is also measured with every combination of an AAAA share (`aaaa-shares`) and a cached share
+    /// (`cached-shares`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<bool>,
-    /// Core counts and placements for the searches of this DUT with the shares in `aaaa-shares` and
-    /// `cached-shares`.
+    /// Core counts and placements for the searches of this DUT with AAAA shares (`aaaa-shares`) and cached shares
+    /// (`cached-shares`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
     /// Trials of this DUT at fractions of the rate that it reached in the worst case (median of the
@@ -132,7 +133,7 @@ pub struct DutKeys {
     /// Closed-loop trials of this DUT.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub closed_loop: Option<ClosedLoops>,
-    /// True if the answers of this DUT are checked by `dns64bench conform`.
+    /// True if the answers of this DUT are checked against the RFCs (`dns64bench conform`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conform: Option<bool>,
 }
@@ -187,7 +188,8 @@ impl Keys {
         }
     }
 
-    /// Returns the CPU placements for the searches with the shares in `aaaa-shares` and `cached-shares`.
+    /// Returns the CPU placements for the searches with AAAA shares (`aaaa-shares`) and cached shares
+    /// (`cached-shares`).
     pub fn share_places(&self) -> Vec<Cores> {
         self.places_or_first(self.shares_at.as_deref())
     }
@@ -346,7 +348,7 @@ pub enum SearchMethod {
     Mlrsearch,
 }
 
-/// Adds the alias `rfc8219` of `bisection` to the schema, because schemars ignores serde's aliases.
+/// Adds `rfc8219`, the alias of the search method `bisection`, to the schema, because schemars ignores serde's aliases.
 fn with_other_name(schema: &mut schemars::Schema) {
     if let Some(serde_json::Value::Array(names)) = schema.get_mut("oneOf") {
         let description = "Another name of bisection, in a plan only.";
@@ -410,13 +412,13 @@ pub struct SelfTest {
     pub also: Vec<FurtherSelfTest>,
 }
 
-/// A further self-test.
+/// A self-test in addition to the main self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FurtherSelfTest {
     /// The server software that acts as AuthDNS and receives the queries of the Measurer.
     pub server: Auth,
-    /// IP version of the queries. The default is the key `family` in `[self-test]`.
+    /// IP version of the queries. The default is the IP version of the main self-test (key `family` in `[self-test]`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
     /// Number of CPUs in `[cpus] auth` that the server may use; default: all of these CPUs.

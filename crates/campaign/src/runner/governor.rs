@@ -36,7 +36,7 @@ pub(crate) struct Scaling {
 }
 
 impl Scaling {
-    /// Returns the command that prints the current and the available governors of each CPU, for
+    /// Returns the command that prints the current and the available governors of each CPU. Its output is the input of
     /// [`Scaling::parse`]. `cpus` is the sysfs folder that describes the CPUs.
     fn query_command(cpus: &str) -> Vec<String> {
         let files = ["scaling_governor", "scaling_available_governors"]
@@ -44,8 +44,7 @@ impl Scaling {
         ["sh".into(), "-c".into(), format!("grep -sH '' {}; :", files.join(" "))].into()
     }
 
-    /// Parses the output of the command that reads the frequency governors,
-    /// [`Scaling::query_command`].
+    /// Parses the frequency governors in the output of the command that [`Scaling::query_command`] returns.
     fn parse(printed: &str) -> Scaling {
         let mut scaling = Scaling::default();
         for (file, content) in printed.lines().filter_map(|line| line.split_once(':')) {
@@ -99,8 +98,8 @@ pub(super) struct GovernorGuard {
 }
 
 impl GovernorGuard {
-    /// Sets a governor for all CPUs of a host. `folder` is the run folder. On CPUs without
-    /// frequency scaling, the governor [`FIXED`] needs no change.
+    /// Sets a governor for all CPUs of a host. `folder` is the run folder. On CPUs without frequency scaling, the
+    /// governor for the highest frequency ([`FIXED`]) needs no change.
     ///
     /// # Errors
     /// Returns an error if the host is unreachable, or the file with the previous governors cannot

@@ -387,8 +387,8 @@ pub(super) fn reverse(address: Ipv6Addr) -> Name {
     name(&format!("{digits}ip6.arpa"))
 }
 
-/// True if an IPv6 address contains the octets of `v4` at the positions that RFC 6052 specifies for one of the prefix
-/// lengths.
+/// True if an IPv6 address contains the octets of the IPv4 address `v4` at the positions that RFC 6052 specifies for
+/// one of the prefix lengths.
 pub(super) fn holds(address: Ipv6Addr, v4: Ipv4Addr) -> bool {
     let octets = address.octets();
     let at = |places: [usize; 4]| places.map(|place| octets[place]) == v4.octets();
@@ -430,7 +430,7 @@ fn of_length(t: &Trial<'_>, len: u8) -> Vec<(Prefix, [usize; 4])> {
     prefixes.filter_map(|prefix| Some((*prefix, places?.1))).collect()
 }
 
-/// Returns an IPv6 address with this prefix, and with the octets of `v4` at these positions.
+/// Returns an IPv6 address with this prefix, and with the octets of the IPv4 address `v4` at these positions.
 fn placed(prefix: Prefix, places: [usize; 4], v4: Ipv4Addr) -> Ipv6Addr {
     let mut octets = prefix.with(Ipv4Addr::UNSPECIFIED).octets();
     for (place, octet) in places.into_iter().zip(v4.octets()) {
@@ -516,8 +516,8 @@ pub(super) fn apart(t: &Trial<'_>) -> Judged<Vec<Prefix>> {
     Ok(apart)
 }
 
-/// For each prefix, sends a PTR query for the IPv6 address that embeds `text` and has the suffix `suffix`. Requires the
-/// correct target: for 1.2.3.4, the test authoritative server returns `ptr-1-2-3-4.ZONE`.
+/// For each prefix, sends a PTR query for the IPv6 address that embeds the IPv4 address `text` and has the suffix
+/// `suffix`. Requires the correct target: for 1.2.3.4, the test authoritative server returns `ptr-1-2-3-4.ZONE`.
 fn points(t: &mut Trial<'_>, text: &str, suffix: u128) -> Judged {
     let Some(zone) = t.subject().zone.cloned() else {
         return Err(Fault::NotTried("needs a zone".into()));

@@ -49,8 +49,8 @@ struct Fit {
 }
 
 impl Fit {
-    /// Returns the prefix of this length if the octets of `v4` follow it in `v6`, in any order. One of these octets may
-    /// be at the position of octet "u" (bits 64 to 71).
+    /// Returns the prefix of this length in the IPv6 address `v6` if the octets of the IPv4 address `v4` follow it, in
+    /// any order. One of these octets may be at the position of octet "u" (bits 64 to 71).
     fn of(v6: Ipv6Addr, v4: Ipv4Addr, len: u8) -> Option<Fit> {
         let octets = v6.octets();
         let begin = usize::from(len / 8);

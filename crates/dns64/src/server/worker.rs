@@ -227,7 +227,7 @@ impl Worker {
         self.resume();
     }
 
-    /// Processes an `explain` query. If processing panics, there is no explanation.
+    /// Processes a query whose answer is to be explained (`explain`). If processing panics, there is no explanation.
     fn on_explain(&mut self, client: IpAddr, bytes: &[u8], trace: Box<Trace>) {
         let Worker { frontend, jobs, resolver, .. } = self;
         resolver.begin_work();

@@ -1,6 +1,6 @@
-//! Code shared by the drivers for third-party authoritative servers. These programs are on the
-//! `PATH`, have a single configuration file, read a zone file, and do not count queries. The module
-//! of each server contains the differences: name, program, and configuration format.
+//! Code shared by the drivers for third-party authoritative servers. These programs are installed in a folder of the
+//! `PATH`, have a single configuration file, read a zone file, and do not count queries. The module of each server
+//! contains the differences: name, program, and configuration format.
 
 use crate::servers::driver::{Driver, Program, Ready, Serve, Setting, ThreadOption, Version};
 

@@ -86,7 +86,7 @@ impl HostAddresses {
 /// is wrong, or one of its addresses cannot belong to a host on a link. The kernel's network stack rejects such packets
 /// as well.
 ///
-/// Also returns `None` if the source is one of this host's `own` addresses, because such a source is forged and could
+/// Also returns `None` if the source is one of this host's addresses (`own`), because such a source is forged and could
 /// give a client privileges. The kernel's network stack rejects such packets only over IPv4.
 pub(super) fn read(frame: &[u8], own: &HostAddresses) -> Option<Datagram> {
     let (source, destination, udp) = match frame.get(12..ETHERNET)? {

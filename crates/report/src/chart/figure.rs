@@ -81,7 +81,7 @@ pub enum Shape {
     Lines(Vec<Series>),
     /// A curve for each server: percentages (vertical) by offered rate (horizontal).
     Shares(Vec<Series>),
-    /// Horizontal bars in groups. The groups are one below the other. In each [`Dot`], `x` is the
+    /// Horizontal bars in groups. The groups are one below the other. In each mark ([`Dot`]), the field `x` is the
     /// index of the group.
     Bars {
         /// Names of the groups of bars.

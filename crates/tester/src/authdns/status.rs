@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const GRACE: Duration = Duration::from_secs(1);
 /// Maximum request length in octets.
 const LONGEST: u64 = 64;
-/// Maximum number of attempts to begin a trial. An attempt fails if its request arrives after [`GRACE`].
+/// Maximum number of attempts to begin a trial. An attempt fails if its request arrives later than [`GRACE`] after the
+/// connection was opened.
 const ATTEMPTS: u32 = 3;
 
 const BEGIN: &str = "begin";

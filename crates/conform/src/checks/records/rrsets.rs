@@ -214,8 +214,9 @@ pub(super) fn hints_are_left_alone(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that an HTTPS or SVCB record has no `ipv6hint` parameter, because the test authoritative server sends none.
-/// A server that removes `ipv4hint` passes, because it synthesizes nothing. Other checks report altered records.
+/// Requires that an HTTPS or SVCB record has no parameter with IPv6 addresses (`ipv6hint`), because the test
+/// authoritative server sends none. A server that removes the parameter with IPv4 addresses (`ipv4hint`) passes,
+/// because it synthesizes nothing. Other checks report altered records.
 fn has_no_ipv6_hint(qtype: Rtype, parameters: &[(u16, &[u8])]) -> Judged {
     // RFC 9460 §14.3.2.
     const IPV6HINT: u16 = 6;

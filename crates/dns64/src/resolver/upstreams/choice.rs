@@ -1,13 +1,12 @@
 //! Selection of the next upstream.
 //!
-//! A *route* is the list of the upstreams for a domain. [`UpstreamOrder::Listed`] selects the first upstream of the
-//! route that is up and has not been queried for this question.
+//! A *route* is the list of the upstreams for a domain. The order [`UpstreamOrder::Listed`] selects the first upstream
+//! of the route that is up and has not been queried for this question.
 //!
-//! With [`UpstreamOrder::Fastest`], candidates are the upstreams of a route that are up and have
-//! not been queried for this question. The load is distributed by weight among the candidates that
-//! are at most 20 ms slower than the fastest candidate. For one query in 64, a candidate is
-//! selected by weight alone, so that an upstream that has become fast again is noticed. An upstream
-//! that has never been queried counts as the fastest.
+//! With the order [`UpstreamOrder::Fastest`], candidates are the upstreams of a route that are up and have not been
+//! queried for this question. The load is distributed by weight among the candidates that are at most 20 ms slower than
+//! the fastest candidate. For one query in 64, a candidate is selected by weight alone, so that an upstream that has
+//! become fast again is noticed. An upstream that has never been queried counts as the fastest.
 //!
 //! If every upstream that is up has been queried for this question, an upstream that is marked down is queried next.
 //! The upstream whose probe is due earliest is preferred. If these upstreams have been queried too, an upstream is
