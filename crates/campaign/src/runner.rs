@@ -121,12 +121,11 @@ struct Campaign<'a, H: Hosts> {
     replies_again: Duration,
     /// Pause between trials.
     pause: Duration,
-    /// True if a failed self-test does not end the campaign.
+    /// True if the campaign continues after a failed self-test.
     keep_going: bool,
 }
 
-/// A running AuthDNS, the DUT that runs with it (none in a self-test), and the position of the next
-/// name to query.
+/// A running AuthDNS, the DUT that runs with it (none in a self-test), and the index of the next name to query.
 struct Testbed<H: Hosts> {
     // This field comes first, so that the DUT is stopped before AuthDNS.
     dut: Option<H::Dut>,
@@ -500,9 +499,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// With topology loopback, records the facts about the machine if they differ from the last
-    /// recorded facts. If no facts have been recorded yet, the comparison is with the facts at the
-    /// start of the run.
+    /// If the topology is loopback, records the facts about the machine if they differ from the last recorded facts. If
+    /// no facts have been recorded yet, the comparison is with the facts at the start of the run.
     fn record_machine(&mut self, environment: Environment) -> Result<(), CampaignError> {
         let begun = machine_of(self.archive.folder())?;
         let known = results::last_recorded(&self.entries, ALL_ROLES).unwrap_or(&begun);
@@ -512,9 +510,9 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         self.append(Entry::HostChanged { role: ALL_ROLES.into(), environment })
     }
 
-    /// Measures the CPU time needed to send a query on the tester's host, and records it. This is
-    /// done only once, so that all trials use the same bursts, even after a resume. The measurement
-    /// is skipped if the sending threads have exclusive CPUs or the plan sets the burst size.
+    /// Measures the CPU time needed to send a query on the tester's host, and records it. The measurement is made only
+    /// once, so that all trials use the same burst size, even after a resume. The measurement is skipped if the sending
+    /// threads have exclusive CPUs or the plan sets the burst size.
     fn record_send_cost(&mut self) -> Result<(), CampaignError> {
         let Some(point) = self.plan.points().into_iter().next() else { return Ok(()) };
         let any = self.base(&Step { rate: self.plan.search.min, ..self.readiness_step(&point) }, 0);
@@ -580,8 +578,7 @@ fn is_right(counts: &Counts, point: &Point) -> bool {
     counts.valid > 0 || point.is_checked() && counts.wrong.total() > 0
 }
 
-/// Returns the record of a trial, with the tester's result and the CPU use. All other observations
-/// are empty.
+/// Returns the record of a trial, with the tester's result and the CPU use. All other fields of the record are empty.
 fn measured(step: &Step, found: TaskResult, cpu: Cpu) -> Measured {
     Measured {
         step: step.clone(),

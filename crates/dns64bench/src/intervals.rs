@@ -1,5 +1,5 @@
-//! Files that contain the sums and histograms of each interval, for other tools: HDR interval logs, and the dns-metrics
-//! format of DNS-OARC.
+//! Files that contain the sums and histograms of each time interval, for other tools: HDR interval logs, and the
+//! dns-metrics format of DNS-OARC.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(crate) fn arguments() -> impl Iterator<Item = String> {
     })
 }
 
-/// Statistics of a load, from which the files are written.
+/// Statistics of the queries that were sent, from which the files are written.
 pub(crate) struct Load<'a> {
     pub(crate) generator: &'a str,
     pub(crate) timeout: Nanos,

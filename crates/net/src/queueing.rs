@@ -153,7 +153,7 @@ pub struct Waiting {
     /// time.
     last: Option<(Nanos, u64, u32)>,
     /// Earlier samples, each with the total number of octets that had arrived and the time. Some of these octets still
-    /// wait in the discipline.
+    /// wait in the queueing discipline.
     samples: VecDeque<(u64, Nanos)>,
 }
 

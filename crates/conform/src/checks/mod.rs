@@ -1,5 +1,4 @@
-//! The checks, with one file for each RFC or family. The order of the checks here is their order in
-//! all tables.
+//! The checks, with one file for each RFC or topic. The order of the checks here is their order in all tables.
 
 mod hostile;
 mod messages;

@@ -71,8 +71,8 @@ impl Settings {
         strings(self.text()).iter().filter_map(warning).collect()
     }
 
-    /// Warns of two errors in groups: IPv4 clients get synthesized answers, or all clients in a network of the group
-    /// get REFUSED.
+    /// Warns of two errors in the configuration of a group of clients: IPv4 clients get synthesized answers, or all
+    /// clients in a network of the group get REFUSED.
     fn warn_of_groups(&self, warnings: &mut Vec<String>) {
         for (number, (members, synthesizes)) in self.policies.groups().enumerate() {
             let location = self.location(&format!("group.{number}.clients"));

@@ -43,7 +43,7 @@ use crate::transport::client::Client;
 
 /// Maximum time for which an idle worker waits before it checks whether to stop.
 const IDLE: Duration = Duration::from_millis(100);
-/// Maximum time between the redirection of a packet by the filter and its arrival in a ring.
+/// Maximum time between the redirection of a packet by the XDP filter and the packet's arrival in an AF_XDP ring.
 const SHOWN: Nanos = Nanos::from_millis(10);
 /// Maximum time for which a worker continues to read its AF_XDP rings when the server stops. Full rings can be emptied
 /// in less time.
@@ -59,12 +59,12 @@ pub(super) struct Worker {
     resolver: Resolver<Network>,
     /// AF_XDP rings of this worker.
     rings: Vec<Rings>,
-    /// Next time to read the drop counters of the rings.
+    /// Time at which the drop counters of the AF_XDP rings are read next.
     next_loss_check: Nanos,
     /// Number of datagrams for other workers that were lost because their inboxes were full.
     undelivered: u64,
     quota: QueryQuota,
-    /// Age of the queued datagrams, one entry per client socket.
+    /// For each client socket, the age of its queued datagrams.
     lateness: Vec<Lateness>,
     panics: PanicBudget,
     now: Nanos,

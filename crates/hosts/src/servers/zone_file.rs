@@ -12,7 +12,7 @@ pub(super) struct ZoneServerConfig {
     pub ip: String,
     /// Listen port.
     pub port: u16,
-    /// Number of answering threads or processes.
+    /// Number of threads or processes that answer queries.
     pub threads: usize,
     /// Path of the zone file.
     pub zone: String,

@@ -58,7 +58,7 @@ pub struct HeatMap {
 pub struct Panel {
     /// The measured values.
     pub series: Series,
-    /// The requested value, shown as a horizontal line.
+    /// Target of the measured values, shown as a horizontal line.
     pub wanted: f64,
 }
 
@@ -101,8 +101,8 @@ pub enum Shape {
     Panels {
         /// The diagrams, starting at the top.
         panels: Vec<Panel>,
-        /// True if all panels have the same vertical scale. Otherwise each panel has a separate
-        /// scale, which need not begin at 0.
+        /// True if all diagrams have the same vertical scale. Otherwise each diagram has a separate scale, which need
+        /// not begin at 0.
         shared: bool,
     },
     /// Small diagrams side by side, with a common horizontal axis.

@@ -292,7 +292,7 @@ impl TrialPlan {
     }
 
     /// Returns the time for which the receiver remembers a query to recognize late replies and duplicates. It is twice
-    /// the timeout, or less if the ids of the source ports are reused before that.
+    /// the timeout, or less if the message ids of the source ports are reused before that.
     pub fn retention(&self) -> Nanos {
         let ids = self.ports_alike() * USABLE_IDS;
         let allowed = Nanos((ids as f64 * Nanos::SECOND.0 as f64 / self.own_rate()) as u64);
@@ -459,7 +459,7 @@ pub enum PlanError {
     /// A time in the plan is 0 or more than a year.
     #[error("{option} {} s: a time above 0 and up to a year is needed", .given.as_secs_f64())]
     Time {
-        /// The option that sets the time.
+        /// The command line option that sets the time.
         option: &'static str,
         /// Rejected value of the option, in nanoseconds.
         given: Nanos,
