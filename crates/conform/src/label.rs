@@ -30,7 +30,7 @@
 //! | `half` | the reply contains only the alias, without the records of its target |
 //! | `wild` | the name comes from the wildcard `*.wild.REST`; this label has no effect in unsigned zones |
 //!
-//! FATE, the treatment of a query, is one of these:
+//! FATE, the treatment of a query in the labels `a-FATE`, `aaaa-FATE` and `all-FATE`, is one of these:
 //!
 //! | FATE | reply |
 //! |---|---|
@@ -43,7 +43,7 @@
 //! | `noedns` | FORMERR for queries with an OPT record (RFC 6891 §7) |
 //! | `badid`, `badport`, `badquestion` | a forged reply with [`EVIL4`] or [`EVIL6`], and 100 ms later the correct one. The forged reply has a wrong ID (`badid`), comes from a wrong port (`badport`), or contains a different question (`badquestion`) |
 //!
-//! The last label before the zone may select a subzone:
+//! The last label before the zone name (ZONE) may select a subzone:
 //!
 //! | subzone | content |
 //! |---|---|
