@@ -223,7 +223,8 @@ pub struct Behaviour {
     pub ede: Option<u16>,
     /// Owner of a forged address record that is added to the answer.
     pub victim: Option<Name>,
-    /// True if an answer to A also contains the AAAA records, and an answer to AAAA the A records.
+    /// True if answers to A queries also contain the AAAA records, and answers to AAAA queries also contain the A
+    /// records.
     pub mixed: bool,
     /// Special treatment of queries, each with the queried types to which it applies, in the order of the labels.
     pub fates: Vec<(Scope, Fate)>,

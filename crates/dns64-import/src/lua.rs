@@ -147,7 +147,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Consumes `text` and the blanks before it, if they are next in the input. Otherwise consumes
-    /// nothing, because a newline may end the statement.
+    /// nothing: the blanks may contain a newline that ends the statement.
     fn consume(&mut self, text: &str) -> bool {
         let before = (self.rest, self.line);
         self.skip();

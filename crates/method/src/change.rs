@@ -98,18 +98,18 @@ fn median(sorted: &[f64]) -> Option<f64> {
     (n > 0).then(|| (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0)
 }
 
-/// Result of comparing a server with a baseline. The confidence interval for the ratio of the two medians is compared
-/// with a limit.
+/// Result of comparing a server with a baseline: the confidence interval for the ratio of the two medians is compared
+/// with 1 minus the tolerated decrease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOutcome {
-    /// The whole interval is below 1 − limit: the server is slower than tolerated.
+    /// The whole confidence interval is below 1 minus the tolerated decrease: the server is slower than tolerated.
     Regressed,
-    /// The whole interval is above 1 − limit, but not all of it is above 1.
+    /// The whole confidence interval is above 1 minus the tolerated decrease, but not all of it is above 1.
     NoRegression,
-    /// The whole interval is above 1: the server is faster than the baseline.
+    /// The whole confidence interval is above 1: the server is faster than the baseline.
     Improved,
-    /// The interval contains 1 − limit, so that the comparison is undecided.
+    /// The confidence interval contains 1 minus the tolerated decrease, so that the comparison is undecided.
     Undecided,
 }
 

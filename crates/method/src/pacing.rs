@@ -16,9 +16,8 @@ pub(crate) const COARSE_WINDOW: Nanos = Nanos::from_millis(100);
 /// Length of the windows in which a deviation from the schedule is only reported.
 pub(crate) const FINE_WINDOW: Nanos = Nanos::from_millis(10);
 
-/// Maximum number of stretches into which a trial is divided for [`Windows`]. A stretch is a section of the trial that
-/// consists of whole 100 ms windows.
-pub(crate) const MOST_STRETCHES: usize = 120;
+/// Maximum number of periods into which a trial is divided for [`Windows`]. A period consists of whole 100 ms windows.
+pub(crate) const MOST_PERIODS: usize = 120;
 
 const FINE_PER_COARSE: usize = (COARSE_WINDOW.0 / FINE_WINDOW.0) as usize;
 /// Maximum recorded lateness: one minute; larger values are clamped.
@@ -170,21 +169,21 @@ fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
 /// Number of queries sent minus the number of queries due, in the time windows of a trial. The difference is negative
 /// if too few queries were sent.
 ///
-/// The trial is divided into at most 120 stretches of equal length, each of one or more 100 ms windows. For each
-/// stretch, the lowest and the highest value of this difference in any window are stored. Stalls and bursts are
+/// The trial is divided into at most 120 periods of equal length, each of one or more 100 ms windows. For each
+/// period, the lowest and the highest value of this difference in any window are stored. Stalls and bursts are
 /// therefore not averaged away even in a long trial.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Windows {
-    /// Length in milliseconds of each stretch into which the trial is divided; a multiple of 100.
+    /// Length in milliseconds of each period into which the trial is divided; a multiple of 100.
     pub stretch_ms: u64,
-    /// For each stretch, the lowest value of "sent minus due" in any of its 100 ms windows.
+    /// For each period, the lowest value of "sent minus due" in any of its 100 ms windows.
     pub least_100ms: Vec<i32>,
-    /// For each stretch, the highest value of "sent minus due" in any of its 100 ms windows. If a stretch consists of a
-    /// single window, the highest and the lowest value are equal.
+    /// For each period, the highest value of "sent minus due" in any of its 100 ms windows. If a period consists of a
+    /// single window, this value is equal to that in `least_100ms`.
     pub most_100ms: Vec<i32>,
-    /// For each stretch, the lowest value of "sent minus due" in any of its 10 ms windows.
+    /// For each period, the lowest value of "sent minus due" in any of its 10 ms windows.
     pub least_10ms: Vec<i32>,
-    /// For each stretch, the highest value of "sent minus due" in any of its 10 ms windows.
+    /// For each period, the highest value of "sent minus due" in any of its 10 ms windows.
     pub most_10ms: Vec<i32>,
 }
 
@@ -195,7 +194,7 @@ impl Windows {
             deviations(part, sent, window).map(|(_, off)| clamped(off)).collect()
         };
         let (coarse, fine) = (off(coarse, COARSE_WINDOW), off(fine, FINE_WINDOW));
-        let per_stretch = coarse.len().div_ceil(MOST_STRETCHES).max(1);
+        let per_stretch = coarse.len().div_ceil(MOST_PERIODS).max(1);
         let least =
             |all: &[i32], n: usize| all.chunks(n).filter_map(|c| c.iter().min().copied()).collect();
         let most =
@@ -297,7 +296,7 @@ mod tests {
 
     #[test]
     fn windows_keep_every_extreme_whatever_the_length() {
-        // 60 s: a stretch is five windows. Nothing is sent from 30.005 s to 30.015 s, then all overdue queries at once.
+        // 60 s: a period is five windows. Nothing is sent from 30.005 s to 30.015 s, then all overdue queries at once.
         for (seconds, stretch_ms, stretches) in [(60, 500, 120), (2, 100, 20), (13, 200, 65)] {
             let schedule = Schedule::new(Qps(1_000), Nanos(seconds * Nanos::SECOND.0));
             let mut recorder = PacingRecorder::new(Nanos::SECOND);

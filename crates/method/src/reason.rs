@@ -185,7 +185,8 @@ pub enum Reason {
     SendRefused {
         /// Index of the first query that the kernel did not send, within the queries of its thread pair.
         query: u64,
-        /// Error returned by the system; `None` if it is unknown, because the kernel accepts packets again.
+        /// Error returned by the system. `None` if the kernel already accepts packets again, because the error can then
+        /// no longer be determined.
         error: Option<String>,
     },
     /// In a closed-loop measurement, the kernel returned send errors for some queries, so these queries got no reply.

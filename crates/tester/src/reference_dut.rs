@@ -130,7 +130,7 @@ pub(crate) struct TokenBucket {
 impl TokenBucket {
     /// Pause after which the next query begins a new trial.
     pub(crate) const NEW_TRIAL: Nanos = Nanos::from_millis(100);
-    /// Time from the beginning of a trial until the bucket's initial credit is paid back.
+    /// Time after the beginning of a trial at which the initial tokens of the bucket no longer raise the answered rate.
     pub(crate) const REPAYMENT: Nanos = Nanos::from_millis(500);
 
     const SCALE: u32 = 20;

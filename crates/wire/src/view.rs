@@ -220,7 +220,8 @@ fn copy_name(mut labels: Labels<'_, '_>, out: &mut [u8; 255]) -> Result<usize, M
 /// the message length in octets.
 ///
 /// A pointer takes two octets and can lead to any earlier offset. A message of 64 KiB can therefore
-/// contain a chain of thousands of pointers, and thousands of names that point to the chain's end.
+/// contain a chain of thousands of pointers, and thousands of names that each lead through this
+/// whole chain.
 /// With a limit per name only, the work for such a message would be the product of both numbers.
 pub struct NameReader<'a> {
     message: Message<'a>,

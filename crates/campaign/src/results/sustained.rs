@@ -171,8 +171,8 @@ impl<'a> ValidTrials<'a> {
     }
 }
 
-/// Returns the result of the trials at one rate. `replay` contains the trials. There is none (`None`) if the rate
-/// depends on a different measurement point that has no result. `duration` is the duration of sending in each trial, in
+/// Returns the result of the trials at one rate. `replay` contains the trials. The result is `None` if the rate depends
+/// on a different measurement point that has no result. `duration` is the duration of sending in each trial, in
 /// seconds. The first `transient` seconds of each trial are excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,

@@ -154,8 +154,8 @@ impl Simulated {
         }
     }
 
-    /// Returns the result of checks in which one check of level MUST fails, and one check of level
-    /// SHOULD is skipped.
+    /// Returns the result of conformance checks in which one MUST-level check fails and one SHOULD-level check
+    /// is skipped.
     fn checks(
         &self,
         plan: &ConformPlan,

@@ -1,4 +1,4 @@
-//! Reports that the commands `dns64d reload` and `dns64d flush` receive from the server.
+//! Replies of the server to the commands `dns64d reload` and `dns64d flush`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

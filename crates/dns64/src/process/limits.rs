@@ -32,7 +32,8 @@ impl SystemLimits {
         SystemLimits { descriptors: raise_limit(), memory: memory::limits() }
     }
 
-    /// True if there is a limit on the address space. Unused address space also counts towards this limit.
+    /// True if the virtual memory of the process is limited (RLIMIT_AS). Memory that is reserved but not used also
+    /// counts towards this limit.
     pub(super) fn limits_address_space(&self) -> bool {
         self.memory.iter().any(|limit| limit.counts == MemoryKind::AddressSpace)
     }

@@ -132,7 +132,7 @@ impl Trace {
         let _ = self.tell.send(Ok(explanation));
     }
 
-    /// Sends an explanation for a client that `[access]` does not allow.
+    /// Explains to the user of `dns64d explain` that `[access]` does not allow the client.
     pub(super) fn refuse(
         self,
         query: &Query<'_>,

@@ -57,8 +57,8 @@ pub(super) enum Change {
 /// Age of the datagrams in the queue of one socket, and the drop probability.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Lateness {
-    /// Time since which every loop iteration has left datagrams in the queue. `None` if the last iteration emptied the
-    /// queue.
+    /// Start of the current backlog: since this time, every loop iteration has left datagrams in the queue. `None` if
+    /// the last iteration emptied the queue.
     behind_since: Option<Nanos>,
     /// Time at which the worker stops watching the age of datagrams. `None` while the worker does not watch the age.
     watches_until: Option<Nanos>,

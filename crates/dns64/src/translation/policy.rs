@@ -100,7 +100,7 @@ pub enum Select {
 pub(crate) struct PrefixState {
     /// True if the prefix is not used for new answers, so that clients gradually leave its NAT64.
     pub draining: bool,
-    /// Time since which the NAT64 of the prefix has not responded. `None` for a healthy prefix. If all prefixes are
+    /// Time at which the NAT64 of the prefix stopped responding. `None` for a healthy prefix. If all prefixes are
     /// unhealthy, the prefix with the NAT64 that responded most recently is used.
     pub unhealthy_since: Option<Nanos>,
     /// Expiry time of the prefix. `None` for a configured prefix.

@@ -28,7 +28,8 @@ const FAR_GRACE: Duration = Duration::from_secs(2);
 const INTERRUPTED: Duration = Duration::from_secs(2);
 /// Interval in milliseconds at which waiting functions check whether the user interrupted the campaign.
 const POLL_MS: u16 = 50;
-/// Maximum size of a reply in octets. A log of 1 MiB takes up to 6 MiB as JSON.
+/// Maximum size, in octets, of a reply from dns64bench on the other host. A reply may contain a log of 1 MiB, which takes
+/// up to 6 MiB as JSON.
 const MOST: usize = 8 << 20;
 /// Time to wait for the last output on standard error after the process has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);

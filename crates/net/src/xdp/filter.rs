@@ -44,7 +44,7 @@ pub struct Claim {
 pub enum Ports {
     /// Fixed range of ports.
     Range(RangeInclusive<u16>),
-    /// Set of ports that may change. A packet matches if its port is in the set when the packet arrives.
+    /// Set of ports. Ports may be added and removed at any time. A packet matches if its port is in the set when the packet arrives.
     Set(Arc<PortSet>),
 }
 

@@ -5,8 +5,8 @@
 
 use units::Nanos;
 
-/// Lowest value of the limit on fetches in flight, even for slow upstreams. This value permits 5 000 fetches per second
-/// if each of them takes 1.6 s.
+/// The limit on fetches in flight is never below this value, however slow the upstreams are. This value permits 5 000
+/// fetches per second if each of them takes 1.6 s.
 const LEAST: u64 = 8_192;
 /// Maximum time for which a fetch may wait in queues, as a fraction of the time limit of the fetch (numerator and
 /// denominator). A third is less than the time before a retransmission. A client query causes two fetches. During a

@@ -23,8 +23,8 @@ use crate::ids::ServerId;
 /// An upstream receives part of the load if its round-trip time exceeds that of the fastest upstream by at most this
 /// duration.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
-/// Ratio of all queries to those for which the upstream is selected regardless of its speed. Upstreams that are marked
-/// down are not selected for these queries either.
+/// For one in this many queries, the upstream is selected regardless of its speed. Upstreams that are marked down are
+/// not selected for these queries either.
 const EXPLORE: u32 = 64;
 
 /// Properties of an upstream that determine its selection.
