@@ -90,8 +90,9 @@ impl Found {
         self.rcode = rcode::SERVFAIL;
     }
 
-    /// Adds the records of a reply to a query for the last name of the alias chain. Returns false if the reply contains
-    /// aliases, but lacks the records at the end of the alias chain.
+    /// Adds the records of `reply`, which answers a query for the last name of the alias chain. Returns false if the
+    /// reply has the RCODE NOERROR and contains aliases, but neither records at the end of the alias chain nor a SOA
+    /// record.
     pub(super) fn take_in(&mut self, reply: Message, qtype: Rtype, rules: &Rules) -> bool {
         let is_extended_error = |option: &(u16, Vec<u8>)| option.0 == ede::OPTION;
         self.errors = reply.edns.map_or_else(Vec::new, |edns| edns.options);
@@ -125,7 +126,8 @@ impl Found {
             || self.soa().is_some()
     }
 
-    /// Moves the alias of the last name from the reply to the alias chain, and returns the target of this alias.
+    /// Moves the alias records that apply to the chain's last name from `answer` to the alias records of the chain.
+    /// Returns the target of the alias. Returns `None` if there is no alias, or if `qtype` is CNAME or ANY.
     fn take_alias(&mut self, answer: &mut Vec<Record>, qtype: Rtype) -> Option<Name> {
         if [Rtype::CNAME, Rtype::ANY].contains(&qtype) {
             return None;

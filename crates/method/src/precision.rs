@@ -182,8 +182,9 @@ impl Figures {
     }
 
     /// Records that a later trial failed at `rate`. Passed rates at or above `rate` no longer count, and a median at or
-    /// above `rate` is removed. If the lower end of the interval is above `below`, it is reduced to `below`: the lower
-    /// end that follows from the next lower passed rate.
+    /// above `rate` is removed. If the lower end of the interval is above `below`, it is reduced to `below`. `below` is
+    /// the lower end that follows from the highest passed rate under `rate`. If `below` is absent, the interval loses
+    /// its lower end.
     pub fn refute(&mut self, rate: Qps, below: Option<f64>) {
         self.interval.from = self.interval.from.zip(below).map(|(from, below)| from.min(below));
         if self.median.is_some_and(|median| rate.0 as f64 <= median) || self.refuted_at.is_some() {

@@ -103,7 +103,8 @@ impl Part {
         Nanos(self.schedule.interval().0 * self.of)
     }
 
-    /// Returns the index in the whole schedule of a query that has the index `k` in this part.
+    /// Converts an index: `k` is the index of a query in this part, and the result is the index of the same query in
+    /// the whole schedule.
     #[inline]
     pub fn index(&self, k: u64) -> QueryIndex {
         QueryIndex(k * self.of + self.number)

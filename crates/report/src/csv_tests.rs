@@ -14,9 +14,9 @@ use serde_json::Value;
 use crate::run::Run;
 use crate::{csv, tidy};
 
-/// Objects in `results.json` whose numbers need not be in the CSV file. They are plan keys, CPU numbers of a placement
-/// (the column `ran_on` describes it), and explanations that are in the column `mark` or follow from other numbers. For
-/// a conformance report, the CSV file contains counts of checks.
+/// Objects in `results.json` whose numbers need not be in the CSV file: plan keys, CPU numbers of a placement,
+/// explanations, and conformance reports. The column `ran_on` describes the placement. An explanation is in the column
+/// `mark`, or follows from other numbers. The CSV file contains only the counts of checks from a conformance report.
 const NOT_FOUND: [&str; 7] =
     ["conditions", "place", "void", "missing", "lower_bound_reasons", "warnings", "report"];
 

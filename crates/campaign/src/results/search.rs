@@ -31,7 +31,7 @@ pub struct PointResult {
     /// Reason why there is no result; absent if there is a result.
     pub missing: Option<NoResult>,
     /// Largest factor by which short trials may overstate the rates. The lower end of the interval for the DUT's
-    /// maximum rate is divided by this factor.
+    /// maximum rate is a passed rate divided by this factor.
     pub overstatement: f64,
     /// Result of each search, in order; rates in queries per second.
     pub found: Vec<Found>,
@@ -61,10 +61,10 @@ pub struct PointResult {
     /// How often the DUT died or hung in the trials.
     #[serde(default)]
     pub ends: DutEndCounts,
-    /// Requested distance between the highest passed and the lowest failed rate. For an MLRsearch,
-    /// this is the distance that was reached. If the median is the mean of two different rates, it
-    /// is rounded down to a multiple of a power of ten. This power of ten is the largest one that
-    /// does not exceed the distance.
+    /// Distance between the highest passed and the lowest failed rate. For a bisection, this is the requested distance.
+    /// For an MLRsearch, it is the distance that was reached. A median that is the mean of two different rates is
+    /// rounded down to a multiple of a power of ten. This power of ten is the largest one that does not exceed the
+    /// distance.
     pub resolution: Qps,
     /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields of this structure
     /// contain the result for the goal of RFC 8219. The list is empty for a bisection.
@@ -276,8 +276,8 @@ fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     asked.real(&wanted)
 }
 
-/// Counts the trials of one measurement point. All trials must belong to the same point, because a
-/// failed probe makes a full trial unnecessary only at its own point.
+/// Counts the trials of one measurement point. The caller must not pass trials of several points, because a failed
+/// probe and the full-length trial after it are matched by search and rate alone.
 pub(super) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
     let mut trials = Trials::default();
     let mut probed_failed = 0;

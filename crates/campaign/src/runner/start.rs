@@ -51,9 +51,9 @@ impl<H: Hosts> Campaign<'_, H> {
         if firsts.is_empty() || has_started { Ok(()) } else { Err(CampaignError::NotReady(failed)) }
     }
 
-    /// Returns up to two incomplete measurement points for each DUT: the first point with trials,
-    /// and the first point with conformance checks. The first point with each AuthDNS is also
-    /// included.
+    /// Selects measurement points from `open`, the list of incomplete points. For each DUT, these are the first point
+    /// with trials and the first point with conformance checks. For each AuthDNS that DUTs query, the first point with
+    /// this AuthDNS is also selected. Points with conformance checks come last in the result.
     fn first_points(&self, open: &[Point]) -> Vec<Point> {
         let auth_of = |point: &Point| self.plan.auth_at(point).name().to_owned();
         let start = |point: &Point| (point.dut().map(str::to_owned), point.is_checked());
@@ -89,8 +89,8 @@ impl<H: Hosts> Campaign<'_, H> {
         started.or_else(|error| self.start_again(point, error))
     }
 
-    /// Starts AuthDNS. For the measurement points of a DUT, also starts the DUT with an empty
-    /// cache. If the DUT does not start, both are started a second time.
+    /// Starts AuthDNS. If `step` belongs to a measurement of a DUT, also starts the DUT with an empty cache. If the DUT
+    /// does not start, both are started a second time.
     ///
     /// # Errors
     /// Returns an error if AuthDNS does not start, or the DUT does not start the second time.

@@ -183,9 +183,9 @@ pub(crate) fn void_deviation(
     of_search.unwrap_or_else(|| measured.deviation())
 }
 
-/// Returns the requested distance between the highest passed and the lowest failed rate of searches
-/// in `range`. For an MLRsearch, in which the distance is proportional to the rate, returns the
-/// distance at the upper end of the range.
+/// Returns the requested distance between the highest passed and the lowest failed rate of a search. `range` contains
+/// the lowest and the highest rate of the search. For an MLRsearch, the distance is proportional to the rate. The
+/// result is then the distance at the highest rate.
 pub(crate) fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
     match plan.search.method {
         SearchMethod::Bisection => range.resolution,
@@ -193,8 +193,8 @@ pub(crate) fn wanted_resolution(plan: &Plan, range: &SearchRange) -> Qps {
     }
 }
 
-/// Returns the requested distance between the highest passed and the lowest failed rate at a
-/// measurement point. For an MLRsearch, returns the distance that was reached.
+/// Returns the distance between the highest passed and the lowest failed rate at a measurement point. For a bisection,
+/// this is the requested distance. For an MLRsearch, it is the distance that was reached.
 pub(crate) fn resolution(recorded: &Recorded<'_>, point: &Point) -> Option<Qps> {
     let plan = recorded.plan;
     let wanted = wanted_resolution(plan, &plan.range(plan.dut(point.dut()?)?));

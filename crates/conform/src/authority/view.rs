@@ -45,7 +45,7 @@ pub struct Asked {
 
 #[cfg(test)]
 impl Asked {
-    /// Creates a plain UDP query for `name` from this port of this host, with RD and without EDNS.
+    /// Creates a UDP query for `name`, with RD and without EDNS. Its source is the port `port` of 127.0.0.1.
     pub(crate) fn from_port(port: u16, name: impl Into<String>, qtype: Rtype) -> Asked {
         Asked {
             qtype: qtype.to_int(),

@@ -234,8 +234,8 @@ fn print_help(help: &clap::Error) -> ExitCode {
     }
 }
 
-/// Prints the effective configuration as a configuration file. Warnings list settings that are reduced or not
-/// supported on this machine. With `probe`, each upstream is queried.
+/// Prints the effective configuration as a configuration file. Prints warnings about settings that this machine does
+/// not support, or whose values exceed its limits and are reduced. With `probe`, each upstream is queried.
 fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Result<ExitCode> {
     let mut settings = Settings::load(file, &[], listen)?;
     let probed = if probe { probe::probe(&settings) } else { Vec::new() };

@@ -2,10 +2,10 @@
 //!
 //! If a client sends up to 64 queries at once, the kernel may join them into one datagram (UDP GRO). Under overload, a
 //! few batches of datagrams can therefore contain thousands of queries. The answers to the first queries would then
-//! wait until the last query has been sent upstream. Each query would wait for two such long loop iterations, and its
-//! data would no longer be in any CPU cache. The worker would become slower, and would stay overloaded at a load that
-//! it could handle before. Therefore, a worker reads only as many datagrams as are likely to contain the rest of its
-//! quota.
+//! wait until the last query has been sent upstream. Each query would wait for two such long loop iterations: one
+//! before it is read, and one before its upstream response is read. In the meantime, its data would be evicted from all
+//! CPU caches. The worker would become slower, and would stay overloaded at a load that it could handle before.
+//! Therefore, a worker reads only as many datagrams as are likely to contain the rest of its quota.
 
 use net::batch::BATCH;
 

@@ -86,8 +86,8 @@ struct ClientAddress {
     address: SocketAddr,
     /// Index of the worker's socket that is bound to this address.
     endpoint: usize,
-    /// Set of ports to which clients send queries. The filter redirects only queries to a port in this set. The set
-    /// contains the port of this address. It is emptied when the sockets must receive new queries.
+    /// Set of destination ports for the filter, which redirects only queries to a port in this set. The set contains
+    /// the port of `address`. It is emptied when the sockets must receive new queries.
     port: Arc<PortSet>,
 }
 
@@ -339,8 +339,9 @@ impl Destinations {
         }
     }
 
-    /// True if queries to the server `from` are sent from the upstream port `to`. The worker that opened the port
-    /// checks this again ([`Ports::is_for`](crate::resolver::upstreams::ports::Ports::is_for)).
+    /// True if a datagram from `from` to `to` can be a response: queries to the server `from` are sent from the
+    /// upstream port `to`. The worker that opened the port checks this again
+    /// ([`Ports::is_for`](crate::resolver::upstreams::ports::Ports::is_for)).
     pub(super) fn is_asked(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let door = self.ingress_ports.iter().find(|door| door.address() == to.ip());
         door.is_some_and(|door| door.is_asked(to.port(), from))

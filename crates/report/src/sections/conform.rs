@@ -51,7 +51,8 @@ impl Section for ConformMeasure {
     }
 }
 
-/// Returns the checked DUTs of all runs with their names, the best one first.
+/// Returns the checked DUTs of all runs with their names. They are sorted by the number of failed MUST checks, and then
+/// by that of failed SHOULD checks, lowest first. DUTs without counts of checks are last.
 fn of_runs(runs: &[Run]) -> Vec<(String, &ConformResult)> {
     let each = runs.iter().flat_map(|run| run.results.duts.iter().map(move |dut| (run, dut)));
     let mut all: Vec<_> = each

@@ -230,8 +230,9 @@ fn at_cores(dut: &DutResult, accept: f64) -> Vec<&PointResult> {
     points(dut, |c| is_plain(c, accept) && c.place.placement.is_none())
 }
 
-/// Returns tables that compare servers by performance, one table for each acceptance ratio. The columns are the servers
-/// whose results are all for the same number of cores.
+/// Returns tables that compare servers by performance, one table for each acceptance ratio. A table contains each
+/// server that has exactly one worst-case measurement point at the acceptance ratio. Points at named CPU placements do
+/// not count. Servers that were measured with several numbers of cores are in the tables of [`by_cores`] instead.
 fn by_server(run: &Run) -> Vec<Table> {
     let duts = ranked(&run.results);
     let mut all: Vec<f64> = duts.iter().flat_map(|dut| ratios(dut)).collect();
@@ -251,8 +252,8 @@ fn by_server(run: &Run) -> Vec<Table> {
     all.into_iter().filter_map(table).collect()
 }
 
-/// Returns tables of the performance by number of cores, one for each acceptance ratio. Servers
-/// that were measured with only one number of cores are in the tables of [`by_server`] instead.
+/// Returns tables of a DUT's performance by number of cores, one for each acceptance ratio. A DUT that was measured
+/// with only one number of cores is in the tables of [`by_server`] instead.
 fn by_cores(run: &Run, dut: &DutResult) -> Vec<Table> {
     let table = |accept: f64| {
         let all = at_cores(dut, accept);
@@ -596,9 +597,10 @@ fn auths(dut: &DutResult) -> Vec<Option<&str>> {
     all
 }
 
-/// Returns a figure with a curve for each DUT, or `None` if no DUT has two points. `x` computes the horizontal position
-/// from the conditions of a point and the result of [`share_places`]. The array of four texts contains the file name,
-/// the title, and the label and unit of the horizontal axis.
+/// Returns a figure with the curves of all DUTs. `over` selects the measurement points that form a curve. A curve with
+/// fewer than two points is omitted. Returns `None` if no curve is left. `x` computes the horizontal position of a
+/// measurement point from its conditions and the result of [`share_places`]. The array of four texts contains the file
+/// name, the title, and the label and unit of the horizontal axis.
 fn curve(
     runs: &[Run],
     over: CurveAxis,

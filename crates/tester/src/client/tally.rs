@@ -131,7 +131,8 @@ impl Tally {
         }
     }
 
-    /// Returns the connections and their setup times, if queries are sent only over TCP.
+    /// Returns the counts of the connections, and their setup times. Returns `None` unless all queries are sent over
+    /// TCP.
     pub fn tcp(&self, transport: Transport) -> Option<(&Connections, &Histogram<u64>)> {
         (transport == Transport::Tcp).then_some((&self.connections, &self.connecting))
     }

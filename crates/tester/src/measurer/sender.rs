@@ -144,8 +144,8 @@ impl Sender {
         self.part.schedule().deadline(self.part.index(k))
     }
 
-    /// Returns the end of the group of queries that begins with query `next`. The queries of a group are sent together.
-    /// If one system call sends several queries, the group consists of the queries sent by one call.
+    /// Returns the index of the first query after the group that begins with query `next`. The queries of a group are
+    /// sent together. If one system call sends several queries, the group consists of the queries sent by one call.
     fn run_end(&self, next: u64) -> u64 {
         match self.pace.block {
             1 => next + u64::from(self.pace.run),
@@ -166,9 +166,9 @@ impl Sender {
 
     /// Returns how long before a deadline the sender stops sleeping and starts to busy-wait.
     ///
-    /// This time is the measured median delay with which sleeps end on this host. A sleeping sender busy-waits for at
-    /// most an eighth of the time between two groups of queries. On a shared CPU, a sleeping sender does not busy-wait,
-    /// so its queries are late by the delay.
+    /// This time is the measured median delay with which sleeps end on this host. If `pace.spinning` is false, the time
+    /// is at most an eighth of the time between two groups of queries. If the CPU is also shared with other threads,
+    /// the time is 0, and the queries are late by the delay.
     fn spin_stretch(&self) -> Nanos {
         if !self.pace.spinning && !self.owns_cpu {
             return Nanos(0);
@@ -310,7 +310,11 @@ impl Sender {
 
 /// Sends a query. Retries with increasing pauses while it is certain that the query has not been sent.
 ///
-/// Returns true if an earlier attempt failed. If all attempts failed, returns the last send error, or `None` if earlier
+/// Returns true if the query was sent after a failed attempt, and false if no attempt failed. An error that an earlier
+/// query caused does not count as a failed attempt.
+///
+/// # Errors
+/// Returns the last send error if the query was not sent, or if this is uncertain. The error is `None` if earlier
 /// queries caused all errors.
 fn send_with_retries(mut send: impl FnMut() -> SendOutcome) -> Result<bool, Option<io::Error>> {
     let mut refusal = None;

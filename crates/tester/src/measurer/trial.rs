@@ -112,8 +112,8 @@ fn auth_status(plan: &TrialPlan) -> impl Fn(io::Error) -> TrialError {
 /// calling thread.
 ///
 /// All queries are due at the start, and all replies have arrived before they are read. The number of instructions
-/// therefore does not depend on the clock. The plan must have one pair of threads. Preloading, shards and AF_XDP are
-/// not supported.
+/// therefore does not depend on the clock. The plan must have one pair of threads. It must contain no queries for
+/// cached names, no division of the trial among several testers, and no AF_XDP.
 ///
 /// # Errors
 /// Returns any error from [`run`] or `await_replies`.

@@ -14,15 +14,14 @@ pub(crate) const PROBES: u8 = 3;
 /// server may just be starting.
 pub const WAIT: Duration = Duration::from_secs(1);
 
-/// Time after the last probe during which a reply to any probe is still accepted, as a multiple of [`WAIT`]. A resolver
-/// whose upstream does not answer sends SERVFAIL only after seconds.
+/// Time after the last probe during which a reply to any probe is still accepted, as a multiple of [`WAIT`]. If the
+/// upstream of a resolver does not answer, the resolver may wait several seconds before it sends SERVFAIL.
 pub(super) const LAST_WAITS: u32 = 4;
 
 /// Result of the probes that test whether the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
-    /// The server answers: at least one reply was correct, or replies were wrong, but fewer than [`PROBES`] of them had
-    /// the same fault.
+    /// The server answers: at least one probe got a reply, and the case [`Liveness::Wrong`] does not apply.
     Answers,
     /// Every probe got a reply, and all replies have this fault. The address is an example from one of the replies;
     /// `None` if no reply contains an address.
