@@ -195,8 +195,8 @@ impl<'a, H: Hosts> Campaign<'a, H> {
         Ok(())
     }
 
-    /// Records a failed self-test as an incident, at most once. The self-test then ends the
-    /// campaign with an error if `keep_going` is false.
+    /// Records a failed self-test as an incident, at most once. If `keep_going` is false, returns an error that ends
+    /// the campaign after a failed self-test.
     fn judge_self_test(&mut self, point: &Point, was_complete: bool) -> Result<(), CampaignError> {
         let failed = self.recorded().failed_self_test().filter(|failed| failed.point == *point);
         let Some(failed) = failed else { return Ok(()) };

@@ -147,8 +147,8 @@ pub enum SearchError {
         repeat: u32,
         /// Rate of the trial in the journal, queries per second.
         found: Qps,
-        /// Rate of the trial that was expected instead, queries per second; `None` if all searches
-        /// had ended.
+        /// Rate that the earlier trials require for this trial, queries per second; `None` if the earlier trials
+        /// complete all searches.
         expected: Option<Qps>,
     },
     /// The block of names has too few unused names for one more trial.
@@ -156,7 +156,7 @@ pub enum SearchError {
     NamesUsedUp {
         /// The block of names, in the notation of `--names`.
         range: String,
-        /// Result of the searches that had ended; `None` if no search had ended.
+        /// Result of the searches that were completed before the names were used up; `None` if no search was completed.
         found: Option<Box<SearchResult>>,
     },
 }

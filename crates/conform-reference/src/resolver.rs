@@ -16,7 +16,7 @@ use crate::walk::{Failure, Found, covers, ede, tidied};
 /// TTL of ipv4only.arpa in seconds. RFC 7050 §8.2 requires at least one hour.
 const IPV4ONLY_TTL: u32 = 3600;
 
-/// TTL of denials in the ip6.arpa zones of the prefixes, in seconds.
+/// TTL of the SOA record in NODATA answers for the ip6.arpa zones of the prefixes, in seconds.
 const REVERSE_TTL: u32 = 300;
 
 /// Resolver of the reference server.

@@ -68,7 +68,7 @@ pub(super) struct Translation {
     pub exclude: Option<Addresses>,
     /// Value of the key `mode`: the condition under which A records are queried.
     pub mode: Option<&'static str>,
-    /// Other keys of the table that have been set, each with its Boolean value.
+    /// Boolean keys of the table that have been set, each with its value.
     pub flags: Vec<(&'static str, bool)>,
 }
 
@@ -174,8 +174,8 @@ impl Draft {
         self.set(table, key, i64::try_from(taken).unwrap_or(i64::MAX), origin);
     }
 
-    /// Adds a note that the other server also synthesizes for queries with CD=1. `origin` is the
-    /// setting that enables synthesis.
+    /// Adds a note that `server`, the software of the imported configuration, also synthesizes for queries with CD=1.
+    /// `origin` is the setting that enables synthesis.
     pub(super) fn synthesizes_with_cd(&mut self, server: &str, origin: &Origin) {
         let why = format!(
             "{server} also synthesizes if a query has CD=1 (without DO); dns64d does not (RFC 6147 §5.5)"

@@ -585,7 +585,7 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// Converts the keys for expired answers: how long they may be served, and whether a client first waits for a new
+/// Converts the keys that control how long expired answers may be served, and whether a client first waits for a new
 /// answer.
 fn serve_expired(entry: &Entry, server: &Clause, draft: &mut Draft) {
     let ttl = server.find("serve-expired-ttl").and_then(|entry| seconds(entry.value()));

@@ -260,8 +260,8 @@ fn check_rates(outputs: &Outputs, found: &Found<'_>, campaign: &Campaign) {
     }
 }
 
-/// Checks that a search has no median if a later trial contradicts it. A later trial at a fraction of the median
-/// contradicts it if the trial fails.
+/// Checks that no median is given for a set of searches if a later trial at a fraction of the median failed. Such a
+/// failure contradicts the median.
 fn check_refuted(outputs: &Outputs, found: &Found<'_>) {
     let Point::Search(conditions) = &found.point else { return };
     let failed: Vec<u64> = outputs

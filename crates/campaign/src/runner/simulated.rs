@@ -112,8 +112,8 @@ pub(crate) struct SimulatedDut {
 }
 
 impl Simulated {
-    /// Creates simulated hosts. `capacity` is in queries per second per core. The trials have the
-    /// events `events`.
+    /// Creates simulated hosts. `capacity` is in queries per second per core. `events` contains simulated events, each
+    /// with the index of its trial.
     pub fn new(capacity: u64, events: &[(usize, Event)]) -> Simulated {
         Simulated {
             capacity,

@@ -584,10 +584,10 @@ fn push_all_aliases(answer: &mut AnswerBuilder<Compressor>, aliases: AliasChain<
     aliases.answers().try_for_each(|kept| push_aliases(answer, kept))
 }
 
-/// Finishes a NODATA message with an SOA record of this server, because the upstream answer has data or no SOA
-/// record. The TTLs of the withheld records limit the TTL of the SOA record (RFC 2308 §3). If `synthesized` is true,
-/// A records are withheld because AAAA records can be synthesized. The lifetime of the prefixes then limits the TTL
-/// too.
+/// Finishes a NODATA message with an SOA record of this server. This is necessary if the upstream answer contains data,
+/// which is withheld, or lacks an SOA record. The TTLs of the withheld records limit the TTL of the SOA record (RFC
+/// 2308 §3). If `synthesized` is true, A records are withheld because AAAA records can be synthesized. The lifetime of
+/// the prefixes then limits the TTL too.
 fn with_generated_soa(
     answer: AnswerBuilder<Compressor>,
     aliases: AliasChain<'_>,

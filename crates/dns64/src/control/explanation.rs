@@ -106,8 +106,8 @@ pub enum Source {
     Cache,
     /// An upstream query, either sent for this question or already in flight.
     Upstream,
-    /// The server itself. The question is for the target of an alias. This target is a special-use name or a name in a
-    /// local zone.
+    /// The server itself. It answers a question for the target of an alias if this target is a special-use name or a
+    /// name in a local zone.
     Local,
     /// No source, because the question was rejected: too many queries were in flight.
     Nobody,

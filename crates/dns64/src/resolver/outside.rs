@@ -29,7 +29,7 @@ pub(crate) struct TcpQuery {
     pub(crate) query: Vec<u8>,
     /// Maximum duration of the query over TCP, including the connection setup.
     pub(crate) timeout: Duration,
-    /// Becomes true when a connection slot for the query is free and the query is sent.
+    /// Initially false. Becomes true when the query gets a connection slot, before the query is sent.
     pub(crate) begun: Arc<AtomicBool>,
 }
 

@@ -349,8 +349,8 @@ impl CampaignTerminal<'_> {
         self.line_as_it_is(&plain(text, MESSAGE));
     }
 
-    /// Prints a line like [`CampaignTerminal::line`], but keeps control characters. The text must not contain output of
-    /// a host or a server.
+    /// Prints a line in the same way as [`CampaignTerminal::line`], but keeps control characters. The text must not
+    /// contain output of a host or a server.
     fn line_as_it_is(&self, text: &str) {
         match (self.quiet, self.plain) {
             (true, _) => {}

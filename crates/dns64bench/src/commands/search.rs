@@ -267,7 +267,7 @@ impl Runner for Terminal {
     }
 }
 
-/// Returns a copy of the trial that begins with the first name that the trials of the search may use.
+/// Returns a copy of `plan` in which the trial begins at a different name: the first name that the search may use.
 fn from_first(plan: &TrialPlan, used: UsedNames) -> TrialPlan {
     TrialPlan { first_name: used.first, ..plan.clone() }
 }

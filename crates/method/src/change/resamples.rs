@@ -75,8 +75,8 @@ impl Ratios<'_> {
         self.first_beyond(1.0 - tail - 1e-12)
     }
 
-    /// Returns the quantile `share` of the ratio: below it, the cumulative probability is at most `share`. Returns
-    /// `None` if there is no bound.
+    /// Returns the quantile `share` of the ratio: the lowest value at which the cumulative probability exceeds `share`.
+    /// Returns `None` if this value is infinite, or above 16¹² (about 3 · 10¹⁴).
     fn first_beyond(&self, share: f64) -> Option<f64> {
         let (mut low, mut high) = (0.0, 1.0);
         if self.up_to(low) > share {

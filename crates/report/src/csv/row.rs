@@ -78,7 +78,7 @@ pub(crate) struct Row {
     pub stdev: Option<f64>,
     /// Interval that contains the highest passing rate.
     pub interval: Interval,
-    /// True if the median is a proven lower bound without an upper bound.
+    /// True if the median equals the lower end of the interval, and the interval has no upper end.
     pub at_least: bool,
     /// Observed load of the trials, computed from AuthDNS's counters. It includes the fraction of names with an AAAA
     /// record (α) and the cache hit rate (β).

@@ -36,19 +36,21 @@ impl BatchCounts {
     }
 }
 
-/// Times recorded by one worker thread, and written only by that thread.
+/// Processing times and intervals between repeated queries, recorded by one worker thread. Only that thread writes
+/// them.
 #[derive(Default)]
 struct WorkerTimes {
     own: Times,
     repeats: Repeats,
 }
 
-/// Times of one batch of queries, before they are added to the worker's counters.
+/// Receive times of one batch of queries, and intervals between repeated queries. They are later added to the worker's
+/// counters.
 #[derive(Default)]
 pub(crate) struct BatchTimes {
     /// Kernel receive times of the answered queries (wall clock).
     pub(crate) received: Vec<Nanos>,
-    /// Time since the previous occurrence of each repeated query.
+    /// For each repeated query, its type and the time since the previous query for the same name and type.
     pub(crate) repeats: Vec<(QueryType, Nanos)>,
 }
 
@@ -120,10 +122,10 @@ pub struct AuthCounters {
     /// Zones that AuthDNS serves; each zone is listed once.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
-    /// Trials of other testers, according to the connections to the status socket.
+    /// Counts of the trials of other testers, derived from the connections to the status socket.
     #[serde(default)]
     pub other_trials: OtherTrials,
-    /// Queries by type, including those with a withheld reply.
+    /// Queries by type, including queries to which AuthDNS withheld the reply.
     pub queries: QueryCounters,
     /// Replies by kind.
     pub replies: ReplyCounters,
@@ -156,14 +158,14 @@ fn one() -> u32 {
     1
 }
 
-/// Trials of testers other than the one that reads the counters.
+/// Counts of the trials of all testers except the one that reads the counters.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
 pub struct OtherTrials {
-    /// Trials that are running.
+    /// Number of trials that are running.
     pub running: u64,
-    /// Trials that have begun since the start of AuthDNS.
+    /// Number of trials that have begun since the start of AuthDNS.
     pub begun: u64,
 }
 
@@ -196,7 +198,7 @@ impl QueryCounters {
     }
 }
 
-/// Replies by kind, including withheld ones.
+/// Replies by kind, including those that AuthDNS withheld to simulate packet loss.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -205,9 +207,9 @@ pub struct ReplyCounters {
     pub noerror: u64,
     /// NOERROR without a record.
     pub nodata: u64,
-    /// NXDOMAIN: names below the domain that the zone does not contain.
+    /// NXDOMAIN: names that are below AuthDNS's domain but do not exist.
     pub nxdomain: u64,
-    /// REFUSED: names outside the domain, and classes other than IN.
+    /// REFUSED: names outside AuthDNS's domain, and classes other than IN.
     pub refused: u64,
     /// FORMERR: queries that could not be parsed.
     pub formerr: u64,

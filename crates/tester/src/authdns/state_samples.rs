@@ -49,8 +49,8 @@ pub(super) struct StateSamples {
 }
 
 impl StateSamples {
-    /// Samples the neighbours on `interfaces`. Also samples the queueing disciplines of this host, if packets can wait
-    /// in at least one of those in `queueing`.
+    /// Samples the neighbours on `interfaces`. If packets can wait in at least one of the queueing disciplines
+    /// `queueing`, also samples all queueing disciplines of this host.
     pub(super) fn sample<'a>(
         &mut self,
         queueing: impl Iterator<Item = &'a Queueing>,

@@ -32,7 +32,7 @@ pub const LONGEST: Nanos = Nanos::from_millis(1);
 pub const SHORTEST: Nanos = Nanos::from_micros(50);
 /// Number of wake-ups in each measurement of their cost.
 const WAKE_UPS: u32 = 100;
-/// Time between two of these wake-ups.
+/// Time between two wake-ups in a measurement of their cost.
 const APART: Nanos = Nanos::from_micros(100);
 /// Number of queries sent together while the cost of a query is measured.
 const TOGETHER: u32 = 8;
@@ -129,12 +129,13 @@ impl SendCost {
         std::thread::spawn(work).join().map_err(|_| io::Error::other("the measurement panicked"))?
     }
 
-    /// Returns the burst window for a sender of `rate` queries per second; `rate` must be above 0. The window is 0 if
-    /// queries can be sent one by one.
+    /// Returns the burst window with which a sender of `rate` queries per second uses at most a third of its CPU.
+    /// `rate` must be above 0. The window is 0 if the sender can send queries one by one without using more than a
+    /// third.
     ///
-    /// With this window the sender uses at most a third of its CPU. If this requires a window longer than [`LONGEST`],
-    /// the result is [`LONGEST`], and the sender uses more than a third. A sender on an exclusive CPU uses [`SHORTEST`]
-    /// instead.
+    /// If the necessary window is longer than [`LONGEST`], the result is [`LONGEST`], and the sender uses more than a
+    /// third of its CPU. For a sender on an exclusive CPU, the window [`SHORTEST`] is used instead of this function's
+    /// result.
     pub fn burst(&self, rate: f64) -> Nanos {
         let left = MOST - rate * self.query.as_secs_f64();
         if left <= 0.0 {

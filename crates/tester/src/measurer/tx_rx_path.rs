@@ -33,9 +33,9 @@ pub(super) struct Block<'a> {
     pub(super) packets: &'a [u8],
     /// Length of each message.
     pub(super) len: usize,
-    /// Source port of these queries, as an index into the ports of the pair of threads.
+    /// Index of the queries' source port among the ports of the pair of threads (sender and receiver).
     pub(super) port: usize,
-    /// First query of the block, as an index into the queries of the pair of threads.
+    /// Index of the block's first query among all queries of the pair of threads.
     pub(super) first: u64,
 }
 
@@ -58,16 +58,17 @@ impl<'a> Block<'a> {
 pub(super) enum SendOutcome {
     /// The first queries were sent; the value is their number. If queries remain, there was no buffer space for them.
     First(u64),
-    /// No query was sent, and all queries may be retried one by one. The value is the send error. The inner `None`
-    /// means that an earlier query caused the error, or that the queries can only be sent one by one.
+    /// No query was sent, and all queries may be retried one by one. The value is the send error. The value is `None`
+    /// if an earlier query caused the error, or if the queries can only be sent one by one.
     None(Option<io::Error>),
     /// An unknown number of the queries was sent, so none may be retried.
     Unknown(io::Error),
 }
 
 impl SendOutcome {
-    /// Interprets the result of sending this number of queries through a socket. A pending ICMP error was caused by an
-    /// earlier query. Any other error is a send error, for example EPERM from a packet filter.
+    /// Converts `sent`, the result of sending `queries` queries through a socket. A pending ICMP error is not returned
+    /// as the send error, because an earlier query caused it. Any other error is a send error, for example EPERM from a
+    /// packet filter.
     fn of_socket(queries: u64, sent: io::Result<()>) -> SendOutcome {
         match sent {
             Ok(()) => SendOutcome::First(queries),

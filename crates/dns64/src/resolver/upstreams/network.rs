@@ -9,8 +9,8 @@ use std::io;
 
 use units::Nanos;
 
-/// Time for which queries to an upstream are still sent after the first network error. This applies only if the
-/// upstream's last answer arrived less than this time before the error.
+/// Time for which queries are still sent to an upstream after its first network error. Queries are still sent only if
+/// the upstream's last answer arrived less than one second before that error.
 const GRACE: Nanos = Nanos::SECOND;
 /// Time after which a network error of an upstream expires.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);
@@ -57,7 +57,8 @@ impl NetworkErrors {
         self.asked = now;
     }
 
-    /// Records that a query timed out. Expired errors are discarded.
+    /// Records that a query timed out. Discards the recorded network errors if the latest of them occurred at least
+    /// five seconds ago.
     pub(super) fn timed_out(&mut self, now: Nanos) {
         self.seen = self.seen.filter(|seen| seen.is_recent(now));
     }

@@ -22,7 +22,8 @@ use crate::transport::client::{Client, Xdp};
 const BATCHES: usize = 4;
 /// Maximum number of messages from other threads that are read from the worker's inbox per iteration of the event loop.
 const MESSAGES: usize = BATCHES * BATCH;
-/// Maximum number of servers to which a query is sent per iteration of the event loop, if each of them refuses it.
+/// Maximum number of sending rounds per iteration of the event loop. If sending to a server fails in one round, the
+/// query is sent to another server in the next round.
 const ROUNDS: usize = 8;
 /// Interval between reads of the drop counters of the AF_XDP rings.
 const LOSSES_EACH: Nanos = Nanos::from_millis(100);

@@ -66,8 +66,8 @@ impl Probe {
         Some(String::from_utf8_lossy(rest.get(..usize::from(len))?).into_owned())
     }
 
-    /// Queries the name that is generated from a random address in 9.0.0.0/8. Trials do not use these names.
-    /// `auth_queries` returns the number of queries that AuthDNS has received so far.
+    /// Queries a name that is generated from a random address in 9.0.0.0/8. Trials use no names from this address
+    /// block. `auth_queries` returns the number of queries that AuthDNS has received so far.
     pub(super) fn query_name(&self, auth_queries: impl Fn() -> u64) -> NameReplies {
         let [_, b, c, d] = random().to_be_bytes();
         let name = Ipv4Addr::new(9, b, c, d);
