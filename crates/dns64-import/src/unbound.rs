@@ -531,7 +531,7 @@ fn access(server: &Clause, draft: &mut Draft) {
     draft.access = Some(Located { value: most_specific(networks), origin });
 }
 
-/// Converts a key of `server` that the other functions do not convert.
+/// Converts a key of the clause `server` if no other function converts this key.
 fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
     let mut set = |table: &'static str, key: &'static str, value: Option<u64>| {
         draft.set_number(table, key, value, entry.origin());

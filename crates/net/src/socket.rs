@@ -260,7 +260,8 @@ impl Endpoint {
     }
 
     /// Makes the kernel drop arriving datagrams at random, with the probability `share`, before they enter the receive
-    /// buffer. The drops are counted with those of a full receive buffer. [`Share::ZERO`] restores normal reception.
+    /// buffer. The kernel counts these datagrams together with datagrams that it drops because the buffer is full.
+    /// [`Share::ZERO`] restores normal reception.
     ///
     /// # Errors
     /// Returns an error if the kernel refuses the filter.

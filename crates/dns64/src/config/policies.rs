@@ -88,8 +88,8 @@ struct GroupDomain {
     /// `[[domain]]` entry, the policy includes the keys of that entry. If there are several such entries, the longest
     /// domain applies.
     policy: Policy,
-    /// Policies for names in a more specific domain, which has a `[[domain]]` entry and lies below this domain. The key
-    /// of the map is the index of the `[[domain]]` entry.
+    /// Policies for names in more specific domains. Each of these domains has a `[[domain]]` entry and lies below this
+    /// domain. The key of the map is the index of the `[[domain]]` entry.
     below: FxHashMap<usize, Policy>,
 }
 

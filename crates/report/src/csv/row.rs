@@ -80,8 +80,8 @@ pub(crate) struct Row {
     pub interval: Interval,
     /// True if the median equals the lower end of the interval, and the interval has no upper end.
     pub at_least: bool,
-    /// Observed load of the trials, computed from AuthDNS's counters. It includes the fraction of names with an AAAA
-    /// record (α) and the cache hit rate (β).
+    /// Observed properties of the load in the trials, computed from AuthDNS's counters. They include the fraction of
+    /// names with an AAAA record (α) and the cache hit rate (β).
     pub real: Option<Real>,
     /// Caveats about the value, or the reason why there is no value.
     pub mark: String,

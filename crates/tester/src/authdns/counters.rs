@@ -145,7 +145,7 @@ pub struct AuthCounters {
     /// AuthDNS's processing time over UDP: from the kernel's receive timestamp of a query until its reply was handed to
     /// the kernel or queued for delayed sending.
     pub own_time: Times,
-    /// Times between repeated queries and the previous query for the same name and type.
+    /// For each repeated query, the time since the previous query for the same name and type.
     pub repeats: Repeats,
     /// Interface on which AuthDNS answers queries by AF_XDP, with its attach mode; absent if AF_XDP is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,8 @@ pub struct AuthCounters {
     pub xdp: Option<XdpInterface>,
 }
 
-/// Default for the number of AuthDNS servers, because counters of older versions do not contain this number.
+/// Default value for the number of AuthDNS servers, used for counters of older versions. They do not contain this
+/// number.
 fn one() -> u32 {
     1
 }
