@@ -360,8 +360,8 @@ fn check_caveat(outputs: &Outputs, found: &Found<'_>, validated: &Value) {
     assert_eq!(caveat.and_then(|beyond| beyond["passed"].as_f64()), expected, "{name}");
 }
 
-/// Checks that a run counts as complete if and only if every measurement point has a result. Also checks
-/// that the summary names the points without a result.
+/// Checks that a run counts as complete if and only if every measurement point has a result. Also checks that the
+/// summary names the points without a result.
 fn check_completeness(outputs: &Outputs) {
     let open = outputs.json["without_result"].as_array().unwrap();
     assert_eq!(outputs.json["complete"].as_bool(), Some(open.is_empty()));

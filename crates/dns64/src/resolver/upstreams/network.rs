@@ -9,8 +9,8 @@ use std::io;
 
 use units::Nanos;
 
-/// Time for which queries are still sent to an upstream after its first network error. Queries are still sent only if
-/// the upstream's last answer arrived less than one second before that error.
+/// Grace period, in which queries are still sent to an upstream after its first network error. It applies only if the
+/// upstream's last answer arrived less than one second before that error.
 const GRACE: Nanos = Nanos::SECOND;
 /// Time after which a network error of an upstream expires.
 const LIFETIME: Nanos = Nanos::from_millis(5_000);
