@@ -19,8 +19,8 @@ impl Prefix {
     /// Creates a prefix.
     ///
     /// # Errors
-    /// Returns an error if `len` is not 32, 40, 48, 56, 64 or 96. Also returns an error if one of bits 64 to 71 (RFC
-    /// 6052 §2.2) is set, or a bit at the position of the IPv4 address.
+    /// Returns an error if `len` is not 32, 40, 48, 56, 64 or 96. Also returns an error if a bit that must be zero is
+    /// set: one of bits 64 to 71 (RFC 6052 §2.2), or a bit at the position of the IPv4 address.
     pub fn new(address: Ipv6Addr, len: u8) -> Result<Prefix, NoPrefix> {
         let address = u128::from(address);
         let all = Prefix { address: 0, len }.with(Ipv4Addr::BROADCAST);

@@ -211,8 +211,8 @@ pub enum Reason {
         /// Number of queries sent.
         sent: u64,
     },
-    /// The tester's interface received datagrams that did not reach the tester's sockets. If these datagrams were valid
-    /// replies, the trial would have passed.
+    /// The tester's interface received datagrams that did not reach the tester's sockets. With these datagrams as
+    /// additional valid replies, the trial would have passed.
     Missed {
         /// Number of datagrams that did not reach a socket of the tester.
         datagrams: u64,
@@ -349,7 +349,8 @@ pub enum Reason {
     },
     /// A time daemon slewed the clock used for sending, which changed the rate of the queries.
     ClockSlewed {
-        /// Frequency offset from the hardware's clock in parts per million; negative if slower.
+        /// Difference between the frequencies of this clock and of the hardware's clock, in parts per million; negative
+        /// if this clock is slower.
         ppm: f64,
         /// Maximum permitted frequency offset in parts per million.
         limit_ppm: f64,

@@ -112,8 +112,8 @@ impl CpuTimes {
         self.stolen_since(&none)
     }
 
-    /// Returns the percentage of all CPUs' time since `before` in which they were busy. Time spent idle or waiting for
-    /// a disk does not count.
+    /// Returns the busy share of the time of all CPUs since `before`, in per cent. Idle time, and time spent waiting
+    /// for a disk, do not count as busy.
     pub fn busy_since(&self, before: &CpuTimes) -> f64 {
         let ticks = self.all.since(&before.all);
         share(ticks.total - ticks.idle.min(ticks.total), ticks.total)

@@ -53,8 +53,8 @@ pub(crate) fn has_failed_self_test(results: &Results) -> bool {
     results.own_self_test().is_some_and(|test| is_over(test) && test.allows.is_none())
 }
 
-/// Returns the DUTs of a run. The fastest in the worst case is first, and DUTs without a result are
-/// last. If the self-test failed, the DUTs are in plan order.
+/// Returns the DUTs of a run, sorted by their results in the worst case. The fastest DUT is first, and DUTs without a
+/// result are last. If the self-test failed, the DUTs are in plan order.
 pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
     let mut all: Vec<&DutResult> = results.duts.iter().collect();
     if !has_failed_self_test(results) {
@@ -66,7 +66,7 @@ pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
     all
 }
 
-/// Returns all DUTs of all runs, the fastest of each run first.
+/// Returns the DUTs of all runs, run by run. The order within a run is that of [`ranked`].
 pub(crate) fn each_dut(runs: &[Run]) -> impl Iterator<Item = (&Run, &DutResult)> {
     runs.iter().flat_map(|run| ranked(&run.results).into_iter().map(move |dut| (run, dut)))
 }

@@ -108,8 +108,8 @@ impl ConformResult {
         }
     }
 
-    /// If the DUT died or hung, or if verdicts are missing, returns a text that describes this. Otherwise, returns an
-    /// empty text.
+    /// Returns a text for the case that the DUT died or hung, or that verdicts are missing. Otherwise, the text is
+    /// empty.
     pub fn state(&self) -> String {
         let state = match (&self.ended, &self.missing) {
             (Some(DutEnd::Died(how)), _) => format!("DIED: {how}"),

@@ -211,14 +211,14 @@ impl Deployment {
         .collect()
     }
 
-    /// Returns the address at which a DUT queries each AuthDNS. If the IP version `family` is given, the addresses have
-    /// this version.
+    /// Returns, for each AuthDNS, the address at which a DUT queries it. If the IP version `family` is given, the
+    /// addresses have this version.
     pub(crate) fn auth_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_dut, family)).collect()
     }
 
-    /// Returns the address at which the Measurer queries each AuthDNS in self-tests. If the IP version `family` is
-    /// given, the addresses have this version.
+    /// Returns, for each AuthDNS, the address at which the Measurer queries it in self-tests. If the IP version
+    /// `family` is given, the addresses have this version.
     pub(crate) fn self_test_addresses(&self, family: Option<Family>) -> Vec<SocketAddr> {
         self.auth_addresses.iter().map(|at| of_family(&at.by_tester, family)).collect()
     }

@@ -23,7 +23,7 @@ use crate::record::{CPUS, CannotBeMade};
 const NOTE: &str = "governors";
 /// Time limit for reading or setting the governors.
 const LIMIT: Duration = Duration::from_secs(20);
-/// Path and contents of a file.
+/// Path and contents of a file that sets the governor of a CPU.
 type SavedFile = (String, String);
 
 /// State of the CPU frequency scaling of a host.

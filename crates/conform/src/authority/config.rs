@@ -18,7 +18,7 @@ pub struct AuthorityConfig {
     /// Listen addresses for UDP and TCP; port 0 selects a free port. If a wildcard address is used on a host with
     /// several addresses, a reply may be sent from a different address than the one that received the query.
     pub listen: Vec<SocketAddr>,
-    /// Zone in which the labels of a name select the reply. The name of the zone has at most 200 octets.
+    /// Zone in which the labels of a queried name select the reply. The name of the zone has at most 200 octets.
     pub zone: Name,
     /// Address of `ns.ZONE`, the name server in the NS records of all zones.
     pub ns: Ipv4Addr,

@@ -119,7 +119,8 @@ impl Settings {
         }
     }
 
-    /// Warns of each IPv4 range in the key `ranges` of a prefix that contains no address that the prefix may embed.
+    /// Warns of each IPv4 range in a key `ranges` that has no effect: the prefix with this key may embed none of the
+    /// addresses in the range.
     fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
         let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
         for (path, keys) in prefix_locations(&self.config) {

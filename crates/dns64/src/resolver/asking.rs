@@ -191,8 +191,8 @@ impl<O: ResolverIo> Resolver<O> {
         true
     }
 
-    /// Suspends a fetch until its deadline, because its result comes from elsewhere (TCP, another
-    /// worker, a query in flight).
+    /// Sets the timer of a fetch to its deadline. The result is expected from elsewhere (TCP, another worker, a query
+    /// in flight), and may complete the fetch earlier.
     fn wait_until_deadline(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get(id) {
             let left = fetch.deadline.since(self.now);
@@ -353,8 +353,8 @@ impl<O: ResolverIo> Resolver<O> {
         Some((key, state))
     }
 
-    /// Sends the result to all waiters of the fetch that is being completed. Other workers get the result first, which
-    /// ends this worker's claim to the question.
+    /// Sends the result to all waiters of the fetch that is being completed. If this worker has claimed the question,
+    /// other workers may also wait for the result. They get it first, and the claim ends.
     pub(super) fn conclude(&mut self, outcome: Outcome) {
         if let Some(key) =
             self.completion.as_mut().and_then(|completion| completion.claimed_key.take())

@@ -43,7 +43,7 @@ struct Entry {
     answer: Result<Arc<Answer>, Failure>,
     /// Time in seconds at which the entry was stored, according to the clock that all calls of the cache use (`now`).
     stored: u32,
-    /// Time in seconds. Until this time, the expired answer is served without a new upstream query.
+    /// Time, in seconds of the cache's clock, until which the expired answer is served without a new upstream query.
     revived_until: u32,
     /// Time in seconds at which an upstream responded to a refresh with SERVFAIL without an extended error; [`NEVER`]
     /// if there was no such response (see [`CachedAnswer::doubted`]).

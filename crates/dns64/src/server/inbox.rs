@@ -42,7 +42,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Returns the sending side of an inbox, which passes its messages to `sender`.
+    /// Returns the sending side of an inbox. Messages posted to it are passed to `sender`.
     ///
     /// # Errors
     /// Returns an error if the process has no file descriptor left.

@@ -109,9 +109,9 @@ impl Goal {
         Ok(())
     }
 
-    /// Returns `steps` targets, which are easier versions of the goal, followed by the goal itself. The width halves
-    /// from each target to the next, but no target is wider than 0.5. The duration sums form a geometric series that
-    /// starts at the initial duration.
+    /// Returns `steps` targets, which are easier versions of the goal, followed by the goal itself. The attribute
+    /// `width` halves from each target to the next, but is at most 0.5 or the goal's width, whichever is greater. The
+    /// duration sums form a geometric series that starts at the initial duration.
     pub(super) fn targets(&self, steps: u32) -> Vec<Goal> {
         let growth = self.duration_sum.0 as f64 / self.initial_duration.0 as f64;
         let target = |before: u32| {

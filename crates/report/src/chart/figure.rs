@@ -9,7 +9,7 @@ use crate::format::{AT_LEAST, number};
 pub struct Dot {
     /// Value along the horizontal axis.
     pub x: f64,
-    /// Value along the vertical axis: the median.
+    /// Value along the vertical axis: the median of the repeated measurements.
     pub y: f64,
     /// The smallest and the largest value. Both are equal if there is only one value.
     pub range: (f64, f64),

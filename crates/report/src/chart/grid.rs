@@ -15,7 +15,7 @@ const COLUMNS: usize = 3;
 const HEAD: f64 = 26.0;
 const NAME: f64 = 22.0;
 const MARKS: f64 = 74.0;
-/// Width of a cell minus the maximum width of the name of the diagram in this cell.
+/// Part of the width of a cell that the name of the cell's diagram must leave free.
 const NAME_GAP: f64 = 24.0;
 const HEIGHT: f64 = 110.0;
 const FOOT: f64 = 26.0;

@@ -114,7 +114,8 @@ fn curve(out: &mut String, s: &Series, c: usize, area: &Area, places: &Scale, sc
     }
 }
 
-/// Returns the data attributes of a curve without marks.
+/// Returns the data attributes (`data-…`) of the SVG element of a curve without marks. They contain the values of all
+/// points of the curve.
 pub(super) fn over_time(name: &str, dots: &[&Dot]) -> String {
     let list = |get: fn(&Dot) -> f64| {
         dots.iter().map(|d| get(d).to_string()).collect::<Vec<_>>().join(" ")

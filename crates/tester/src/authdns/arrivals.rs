@@ -74,7 +74,8 @@ impl Taps {
     /// Starts counting datagrams to `listen`. Returns `None` if the process lacks the privilege, or if there are too
     /// many addresses.
     ///
-    /// An address is watched on the interfaces that have it, or on all interfaces `names` if no interface has it.
+    /// An address is watched on the interfaces that have it. If no interface has the address, it is watched on all
+    /// interfaces in `names`.
     pub(super) fn on(
         listen: &[SocketAddr],
         names: &[String],

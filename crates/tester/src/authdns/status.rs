@@ -35,8 +35,8 @@ const END: &str = "end";
 
 /// Serves the counters on a status socket until the process ends.
 ///
-/// The argument of `read` contains the number of running trials and the number of all trials so far, on all other
-/// connections. `read` returns an object with at least the keys of [`AuthCounters`].
+/// The argument of `read` counts the trials on all connections except the one that is being answered: the running
+/// trials, and all trials so far. `read` returns an object with at least the keys of [`AuthCounters`].
 ///
 /// # Errors
 /// Returns any error from [`StatusSocket::serve`].

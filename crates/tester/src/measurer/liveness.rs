@@ -133,7 +133,7 @@ fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; PROBES as usize
     Some(std::array::from_fn(|n| plan.names.address(end - 1 - (any + n as u64) % choice)))
 }
 
-/// Returns names of 9.0.0.0/24, which no trial uses and no zone file contains.
+/// Returns names for addresses in 9.0.0.0/24. No trial uses these names, and no zone file contains them.
 fn unused_names() -> [Ipv4Addr; PROBES as usize] {
     let block: NameRange = "9.0.0.0/24".parse().expect("a constant");
     let any = rand::random::<u8>();

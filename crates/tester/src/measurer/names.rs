@@ -21,8 +21,8 @@ use wire::name::NameRange;
 
 /// Minimum number of names in the working set. It applies at low rates.
 const MIN_HALF: u64 = 500;
-/// Smallest share of queries for new names that is used to compute the size of the working set. If the actual share is
-/// smaller, this value is used instead.
+/// Lower limit for the share of queries for new names in the computation of the working set's size. If the actual share
+/// is smaller, this value is used instead.
 const LEAST_FRESH: f64 = 0.2;
 
 /// Returns the number of names that are queried repeatedly, so that their replies come from the cache. The arguments

@@ -77,7 +77,7 @@ pub struct SenderSettings {
     pub max_burst: Burst,
     /// True if batched queries are sent in one system call.
     pub offload: bool,
-    /// True if real-time priority may be used.
+    /// True if sleeping senders may use real-time priority.
     pub real_time: bool,
 }
 
@@ -256,8 +256,8 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the facts that determine the trial's compliance. `shares_host` states whether the server and tester share
-    /// a host.
+    /// Returns the facts that determine whether the trial complies with RFC 8219. `shares_host` states whether the
+    /// server and the tester share a host.
     pub fn facts(&self, shares_host: Fact) -> Facts {
         Facts {
             shares_host,
@@ -284,8 +284,8 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the number of source ports that the trial would have if each pair of threads had as few ports as the
-    /// pair with the fewest ports.
+    /// Returns the number of source ports, rounded down to a multiple of the number of thread pairs. Each pair thus
+    /// counts with as many ports as the pair with the fewest ports.
     fn ports_alike(&self) -> u64 {
         let threads = self.threads.max(1);
         u64::from(self.source_ports / threads * threads)
@@ -459,7 +459,7 @@ pub enum PlanError {
     /// A time in the plan is 0 or more than a year.
     #[error("{option} {} s: a time above 0 and up to a year is needed", .given.as_secs_f64())]
     Time {
-        /// The command line option that sets the time.
+        /// Command line option with the rejected time, such as `--timeout`.
         option: &'static str,
         /// Rejected value of the option, in nanoseconds.
         given: Nanos,
@@ -528,7 +528,7 @@ pub enum PlanError {
     /// The server's address or port is not a valid destination.
     #[error("--server {server}: an address and a port of the server are needed")]
     Server {
-        /// The given address and port. The address is unspecified, or the port is 0.
+        /// The given address and port, at least one of which is invalid: the address is unspecified, or the port is 0.
         server: SocketAddr,
     },
     /// The source addresses cannot be used.

@@ -254,8 +254,9 @@ impl Receiver {
         Ok(false)
     }
 
-    /// Processes the datagrams of a batch just received on one port. `is_servers` returns true if datagram i came from
-    /// the server. `is_back` returns true if the destination address of datagram i is the source address of query k.
+    /// Processes the datagrams of a batch just received on one port. `is_servers(i)` returns true if datagram `i` of
+    /// the batch came from the server. `is_back(i, k)` returns true if the destination address of datagram `i` is the
+    /// source address of query `k`.
     #[inline]
     fn book(
         &self,
@@ -335,8 +336,8 @@ struct ReadUpTo(Nanos);
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {
-    /// Updates and returns the time before which all arrived packets have been read. The last pass over the ports began
-    /// at `began`. `all_read` is true if this pass read all packets.
+    /// Updates and returns the progress of reading: all packets that arrived before this time have been read. The last
+    /// pass over the ports began at `began`. `all_read` is true if this pass read all packets.
     fn after(&mut self, began: Nanos, all_read: bool) -> Nanos {
         if all_read {
             self.0 = began;
@@ -386,8 +387,8 @@ impl State {
         std::mem::take(&mut self.seen) > 0
     }
 
-    /// Records the final outcomes of the queries with an index below `head` to which no further replies are awaited at
-    /// the time `now`. This time is measured from the start of the trial.
+    /// Records the final outcomes of the queries with an index below `head`, in order. Stops at the first query for
+    /// which replies are still awaited at the time `now`. This time is measured from the start of the trial.
     fn sweep(&mut self, receiver: &Receiver, head: u64, now: Nanos) {
         let first = self.swept;
         while self.swept < head {

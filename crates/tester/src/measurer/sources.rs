@@ -64,8 +64,8 @@ pub(super) struct SourcePlan {
 }
 
 impl SourcePlan {
-    /// Creates the source address plan for a pair of threads with `ports` source ports (at least 1). The pair sends the
-    /// queries of a block together, and `blocks` contains the size of the blocks.
+    /// Creates the source address plan for a pair of threads with `ports` source ports (at least 1). `blocks` divides
+    /// the queries of the pair into blocks of queries that are sent together.
     pub(super) fn new(
         plan: &TrialPlan,
         sources: SourceAddresses,
@@ -118,8 +118,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 pub struct SourcesUsed {
     /// Prefix of the source addresses, such as `2001:2:0:ff::/64`.
     pub prefix: String,
-    /// Number of addresses of the prefix that queries used as their source address. It includes addresses for which
-    /// sending failed.
+    /// Number of different source addresses of the queries, including addresses from which sending failed.
     pub count: u32,
 }
 
