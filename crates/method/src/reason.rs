@@ -258,7 +258,7 @@ pub enum Reason {
         questions: u64,
         /// Limit for AuthDNS's processing time, which was exceeded.
         limit: Nanos,
-        /// Number of the trial's queries that got no reply in time or got SERVFAIL.
+        /// Number of queries in the trial that got SERVFAIL, or got no reply in time.
         unanswered: u64,
     },
     /// The interfaces of AuthDNS's host received datagrams for AuthDNS that did not reach AuthDNS's sockets. More than

@@ -237,7 +237,8 @@ impl Deployment {
     }
 }
 
-/// Addresses of an AuthDNS. Each list starts with the default address and is never empty.
+/// Addresses at which an AuthDNS is queried: one list for the DUT, and one for the tester in self-tests. Each list
+/// starts with the default address and is never empty.
 struct AuthAddresses {
     by_dut: Vec<SocketAddr>,
     by_tester: Vec<SocketAddr>,

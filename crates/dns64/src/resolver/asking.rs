@@ -317,7 +317,7 @@ impl<O: ResolverIo> Resolver<O> {
         self.upstreams.server(server).failed(self.now, UpstreamFailure::TcpTimeout);
     }
 
-    /// Completes a fetch: caches its answer, and queues the result for other workers and for the
+    /// Completes a fetch: caches its answer, and passes the result to other workers that wait for it and to the fetch's
     /// waiters.
     pub(super) fn complete(&mut self, id: FetchId, answer: Option<Arc<Answer>>, failure: Failure) {
         let Some((key, mut state)) = self.take_out(id) else { return };

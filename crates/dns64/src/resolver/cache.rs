@@ -180,7 +180,7 @@ pub struct Cache {
     keeps: bool,
     /// True once a nonexistent name has been cached. Until then, lookups skip the check for nonexistent names.
     has_nonexistent_names: AtomicBool,
-    /// Time in seconds. Timeouts that were cached before this time are discarded.
+    /// Time in seconds of the cache's clock. Timeouts that were cached before this time are discarded.
     timeouts_discarded_before: AtomicU32,
 }
 

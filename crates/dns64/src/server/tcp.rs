@@ -58,7 +58,7 @@ pub(super) struct Sockets {
     pub(super) on_reload: Option<OnReload>,
     /// One socket for router advertisements per configured interface.
     pub(super) routers: Vec<RouterSocket>,
-    /// Descriptions of the interfaces with AF_XDP.
+    /// Descriptions of the network interfaces on which AF_XDP is used.
     pub(super) xdp: Vec<String>,
 }
 

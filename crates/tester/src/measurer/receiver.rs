@@ -336,8 +336,8 @@ struct ReadUpTo(Nanos);
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {
-    /// Updates and returns the progress of reading: all packets that arrived before this time have been read. The last
-    /// pass over the ports began at `began`. `all_read` is true if this pass read all packets.
+    /// Updates and returns the progress of reading. The last pass over the ports began at `began`. `all_read` is true
+    /// if this pass read all packets. The result is at most [`MOST_UNREAD`] before `began`.
     fn after(&mut self, began: Nanos, all_read: bool) -> Nanos {
         if all_read {
             self.0 = began;
