@@ -7,8 +7,8 @@
 //! policy.add(policy.suffix(policy.STUB('192.0.2.1'), inside))
 //! ```
 //!
-//! A call `dofile('FILE')` is replaced by the statements of that file. Any other statement adds a
-//! note.
+//! A call `dofile('FILE')` is replaced by the statements of that file. For a statement that cannot be evaluated, a note
+//! is added to the draft of the dns64d configuration.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Files that contain the sums and histograms of each time interval, for other tools: HDR interval logs, and the
-//! dns-metrics format of DNS-OARC.
+//! Files with the statistics of each time interval, for other tools. An HDR interval log contains histograms of
+//! round-trip times. A file in the dns-metrics format of DNS-OARC contains counts and histograms.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -65,7 +65,7 @@ impl Files {
         Ok(Files { hdr_log: open(hdr_log)?, json_lines: open(json_lines)? })
     }
 
-    /// Writes the requested files. If one of the two files cannot be written, the other file is still written.
+    /// Writes the requested files. If both files are requested, and one cannot be written, the other is still written.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.

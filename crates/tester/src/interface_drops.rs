@@ -50,8 +50,11 @@ pub(crate) fn beyond_disciplines(no_room_to_send: u64, queued: u64) -> u64 {
     no_room_to_send.saturating_sub(queued)
 }
 
-/// Test cases of four values each: true if only loopback is watched, drops of the queueing discipline, failed UDP
-/// sends, and expected total losses.
+/// Test cases. The four values of a case are:
+/// - true if loopback is the only watched interface
+/// - number of packets that the queueing discipline dropped
+/// - number of failed UDP sends
+/// - expected number of lost packets
 #[cfg(test)]
 pub(crate) const IN_TWO_COUNTERS: [(bool, u32, u64, u64); 6] = [
     (false, 0, 0, 0),

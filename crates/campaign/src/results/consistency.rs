@@ -19,9 +19,9 @@ pub enum Contradiction {
         dut: String,
         /// The acceptance ratio, a fraction below 1.
         accept: f64,
-        /// Interval for the highest passing rate if some replies may be missing.
+        /// Interval that contains the DUT's maximum rate if some replies may be missing.
         less: Interval,
-        /// Interval for the highest passing rate if every reply is required.
+        /// Interval that contains the DUT's maximum rate if every reply is required.
         all: Interval,
     },
     /// Load trials of the DUT failed at a rate no higher than the median of its searches.

@@ -138,7 +138,8 @@ pub(super) trait Observers: Servers {
         folder: &Path,
         governor: &str,
     ) -> Result<Result<Self::GovernorGuard, CannotBeMade>, CampaignError>;
-    /// Restores the governors that a killed run of this folder changed.
+    /// Restores the frequency governors of the DUT's CPUs if an earlier run in this run folder changed them and was
+    /// then killed.
     fn restore_governors(&self, folder: &Path) -> Result<(), HostError>;
     /// Returns AuthDNS's counters, or `None` if AuthDNS does not count queries.
     fn counters(&self, auth: &Self::Auth) -> Result<Option<AuthCounters>, HostError>;

@@ -106,9 +106,11 @@ impl SearchSequence {
         }
     }
 
-    /// Returns the verdict of a trial for all goals. The verdict recorded with the trial applies
-    /// only to the first goal. The trial is invalid in two cases: losses at the tester or a slow
-    /// AuthDNS decide the verdict for a goal, or the trial deviates from the requested conditions.
+    /// Returns the verdict of a trial for all goals. The verdict recorded with the trial applies only to the first
+    /// goal. The trial is invalid in two cases:
+    /// - The trial fails for a goal, but would pass without losses and delays that the tester or AuthDNS may have
+    ///   caused.
+    /// - The trial passes for a goal, but deviates from the requested conditions.
     pub(crate) fn verdict_of(&self, trial: &TrialResult) -> Verdict {
         let in_doubt = self.goal_acceptances().any(|accept| trial.is_in_doubt(accept));
         if in_doubt || self.deviation_of(trial).is_some() {

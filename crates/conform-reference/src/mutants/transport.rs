@@ -72,7 +72,8 @@ fn lose_after_a_pause(octets: &mut Vec<u8>) {
     }
 }
 
-/// Blocks all queries for 2.5 s after a query for a name to which the authoritative server replies with a delay.
+/// Blocks other queries for 2.5 s after a query with `-delay-` in its name. The authoritative server delays its reply
+/// to such a query.
 fn one_after_the_other(query: &mut Message) {
     static BUSY: Mutex<Option<Instant>> = Mutex::new(None);
     let slow = query.question().is_some_and(|asked| asked.name.to_string().contains("-delay-"));

@@ -58,9 +58,9 @@ impl Log {
         self.outlet.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Starts the thread that writes lines. Lines logged earlier wait in the queue. A process that
-    /// confines itself calls this function after the confinement, so that the new thread is also
-    /// confined.
+    /// Starts the thread that writes lines. Lines logged earlier wait in the queue. If the process
+    /// restricts itself (`harden::confine`), this function must be called afterwards, so that the
+    /// restrictions also apply to the new thread.
     ///
     /// # Errors
     /// Returns an error if the thread cannot be created.

@@ -91,7 +91,7 @@ pub(super) enum State {
 pub(super) struct Udp {
     /// UDP queries sent, in order.
     pub(super) attempts: SmallVec<[Attempt; 1]>,
-    /// Servers that were queried, each once.
+    /// Servers that were queried, without duplicates.
     pub(super) tried: SmallVec<[ServerId; 1]>,
     /// Server that rejected the query with EDNS. The server is queried without EDNS from then on.
     pub(super) plain: Option<ServerId>,
@@ -284,7 +284,7 @@ impl Udp {
         self.tried.iter().copied().min_by_key(|&server| self.times(server))
     }
 
-    /// Returns the query that expects its response with the port and id in `at`.
+    /// Returns the UDP query that was sent from the source port and with the message id in `at`.
     pub(super) fn sent(&self, at: Expected) -> Option<Attempt> {
         self.attempts.iter().find(|attempt| attempt.at == at).copied()
     }

@@ -28,8 +28,8 @@ const OLDEST: Nanos = Nanos::SECOND;
 const YOUNG: Nanos = Nanos::from_millis(500);
 /// Time for which datagrams must remain in the queue before a worker starts to watch their age.
 const BEHIND: Nanos = Nanos::from_millis(100);
-/// Time after which a worker stops watching the age of datagrams. The time is counted from the last loop iteration at
-/// which datagrams had remained in the queue for [`BEHIND`].
+/// Time for which a worker continues to watch the age of datagrams after a backlog that lasted at least [`BEHIND`]. A
+/// backlog is a period in which every loop iteration leaves datagrams in the queue.
 const CALM: Nanos = Nanos(10 * Nanos::SECOND.0);
 
 /// Intended age of the oldest datagram in the queue. The drop probability is adjusted to reach this age.

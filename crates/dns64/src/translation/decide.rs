@@ -187,8 +187,9 @@ pub(crate) enum Reply<'a> {
     Empty {
         /// Earlier answers. The reply repeats their aliases.
         aliases: AliasChain<'a>,
-        /// The answer to the last query. The reply repeats its SOA record. If the answer has no SOA record, or if it
-        /// has data, the reply gets a generated SOA record with the lifetime of the answers.
+        /// The answer to the last query. If this answer has an SOA record and no data, the reply repeats the SOA
+        /// record. Otherwise, the server generates an SOA record. Its TTL is at most the smallest remaining TTL of the
+        /// answers.
         last: &'a CachedAnswer,
         /// True if A records are withheld because AAAA records can be synthesized. The lifetime of the prefixes then
         /// limits the TTL of the SOA record.
@@ -670,9 +671,9 @@ enum Followed<'a> {
     End(Chain<'a>),
 }
 
-/// Follows aliases that upstreams did not follow (RFC 6147 §5.1.5, RFC 1034 §5.3.3). If queries for the target of an
-/// alias go to different upstreams, the records after this alias are removed from the answer. Such an alias is followed
-/// too.
+/// Follows aliases that upstreams did not follow (RFC 6147 §5.1.5, RFC 1034 §5.3.3). An alias is also followed if
+/// queries for its target must go to upstreams other than the one that sent the answer. The records after such an alias
+/// have been removed from the answer.
 fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
     let mut name = start;
     let mut asked = Vec::new();

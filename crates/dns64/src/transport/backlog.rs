@@ -88,8 +88,8 @@ impl ToStream {
         self.sender.send(waiting).map_err(|_| SendError)
     }
 
-    /// Returns once at most [`MOST_EACH`] reply octets wait to be written to this connection. Only one task per
-    /// connection may call this function.
+    /// Returns as soon as the number of reply octets that wait to be written to this connection is at most
+    /// [`MOST_EACH`]. Only one task per connection may call this function.
     pub(crate) async fn below_limit(&self) {
         while self.counter.octets.load(Ordering::Relaxed) > MOST_EACH {
             self.counter.drained.notified().await;

@@ -165,7 +165,7 @@ pub struct Ended {
     pub success: bool,
     /// Exit status; absent if a signal ended the process.
     pub status: Option<i32>,
-    /// Description of the process's end for messages, with the exit status or the signal.
+    /// Description of how the process ended, for use in messages. It contains the exit status or the signal.
     pub how: String,
 }
 

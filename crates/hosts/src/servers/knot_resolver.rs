@@ -67,8 +67,8 @@ fn each(setting: &Setting<'_, Translate>, element: impl Fn(IpAddr, u16) -> Strin
     all.trim_end_matches(", ").to_owned()
 }
 
-/// Returns the text of the configuration file. The Lua text `perf` forwards the names of trials,
-/// and the Lua text `all` forwards all names.
+/// Returns the text of the configuration file. The Lua text `all` forwards every query, and is used for conformance
+/// checks. Otherwise, the Lua text `perf` is used, which forwards only queries for the names of trials.
 fn configuration(setting: &Setting<'_, Translate>, perf: &str, all: &str) -> String {
     let Translate { checked, .. } = &setting.task;
     let (anchors, forward): (String, _) = match checked {

@@ -152,10 +152,12 @@ pub fn interface_of(address: SocketAddr) -> Result<String, XdpError> {
     found.map(|(name, _)| name).ok_or(XdpError::UnknownAddress { address: address.ip() })
 }
 
-/// True if AF_XDP may receive several datagrams on this interface joined into one large packet. They may have been
-/// joined by the sender (`UDP_SEGMENT`), or by the kernel at an underlying interface. This occurs only in generic mode.
-/// Either the sender runs on this machine or on the host of this virtual machine, or the interface is a bridge, bond or
-/// VLAN. On a network card with an XDP filter, the kernel does not join datagrams.
+/// True if AF_XDP may receive several datagrams on this interface joined into one large packet. This occurs only in
+/// generic mode, in two cases:
+/// - The sender joined the datagrams (`UDP_SEGMENT`), and runs on this machine or on the host of this virtual machine.
+/// - The interface is a bridge, bond or VLAN, and the kernel joined the datagrams at an underlying interface.
+///
+/// On a network card with an XDP filter, the kernel does not join datagrams.
 pub fn may_join(interface: &str, attach_mode: AttachMode) -> bool {
     attach_mode == AttachMode::Generic && !is_card(ethtool::driver(interface).as_ref())
 }
@@ -173,9 +175,9 @@ fn is_card(driver: Option<&ethtool::Driver>) -> bool {
 /// have no bus, and interfaces of virtual machines use other buses.
 const CARD_BUSES: [&str; 6] = ["pci", "usb", "platform", "auxiliary", "sdio", "mdio_bus"];
 
-/// True if the device of a driver is attached to a bus in [`CARD_BUSES`]. `is_device` returns true if sysfs has a
-/// device at a path. Some drivers report the name of the device, some only the bus, and USB drivers report the path to
-/// the port.
+/// True if the driver's device is attached to a bus in [`CARD_BUSES`]. The field `driver.bus` contains the name of the
+/// device, only the name of the bus, or the path to a USB port. `is_device` returns true if sysfs has a device at a
+/// path.
 fn is_on_card_bus(driver: &ethtool::Driver, is_device: impl Fn(&str) -> bool) -> bool {
     let place = driver.bus.as_str();
     let is_on = |bus: &str| place == bus || is_device(&format!("/sys/bus/{bus}/devices/{place}"));
@@ -216,7 +218,8 @@ fn is_link_scoped(address: IpAddr) -> bool {
 pub struct Probed {
     /// Number of receive queues in use.
     pub queues: u32,
-    /// Each attach mode with its result: an error of the system if the mode does not work on the interface.
+    /// The tested attach modes, each with the result of the test. The result is a system error if the mode does not
+    /// work on the interface.
     pub attach_modes: Vec<(AttachMode, io::Result<()>)>,
 }
 

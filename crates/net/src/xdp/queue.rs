@@ -313,8 +313,9 @@ impl Incoming {
     }
 
     /// Returns the number of received packets that were dropped since the socket was opened, because no frame or ring
-    /// entry of the queue was free. In zero-copy mode, each time that the device finds no free frame also counts as a
-    /// drop. The exact number of packets that the device loses for this reason is a counter of the interface.
+    /// entry of the queue was free. In zero-copy mode, the result includes the number of times at which the device
+    /// found no free frame. This number may differ from the number of packets that the device lost. Only a counter of
+    /// the interface shows the exact number of lost packets.
     ///
     /// # Errors
     /// Returns any error from getsockopt(2). The number of drops is then unknown.

@@ -9,8 +9,9 @@ use crate::sections::figures;
 
 use super::*;
 
-/// The figures. Each has the number of the table or figure in the paper, the file name, and the
-/// label of the horizontal axis. For bars, the label is the meaning of the groups.
+/// The figures of a report. Each entry contains the subject, the file name, and the label of the horizontal axis. The
+/// subject is a table or figure of a paper if the figure reproduces one. For bars, the label is the meaning of the
+/// groups.
 const FIGURES: [(&str, &str, &str); 21] = [
     ("the first screen", "valid-replies", "offered rate, queries/s"),
     ("the worst case", "worst-case", ""),

@@ -74,8 +74,8 @@ impl Section for LoadMeasure {
 const EFFICIENCY: &str = "CPRDP: valid replies/s for each core in use, without the initial transient. Full rate: the worst-case median. \
                           A CPU use of 100 % is one core. Failed: the trials at that rate did not pass.";
 
-/// Returns a table of a DUT's efficiency, with a column for each CPU placement. The rows are those of the paper's table
-/// of computing power relative performance (CPRDP).
+/// Returns a table of a DUT's efficiency, with a column for each CPU placement. The rows are those of the table of
+/// computing power relative performance (CPRDP) in Lencse and Kadobayashi 2018 (docs/src/method.md).
 fn efficiency(dut: &DutResult) -> Table {
     let title = format!("Computing power relative performance (CPRDP): {}", dut.name);
     let columns: Vec<(String, &DutResult, &Cores)> = by_key(&dut.loads, |load| &load.place)
@@ -85,8 +85,8 @@ fn efficiency(dut: &DutResult) -> Table {
     efficiency_table(&title, "CPU cores", &columns)
 }
 
-/// Returns a table of efficiency with a column for each DUT. The DUTs in this table were measured under load at only
-/// one CPU placement.
+/// Returns a table of efficiency with a column for each DUT. Each of these DUTs was measured under load at a single CPU
+/// placement, which may differ between DUTs.
 fn efficiency_by_server(duts: &[&DutResult]) -> Table {
     let title = "Computing power relative performance (CPRDP) by server";
     let columns: Vec<(String, &DutResult, &Cores)> = duts

@@ -75,8 +75,8 @@ pub(super) fn each_place<T>(
     curves
 }
 
-/// Returns a diagram of the CPU use in each second of a trial. If the trial has an initial
-/// transient (in seconds), a vertical line shows the end of the transient.
+/// Returns a diagram of the CPU use in each second of a trial. `transient` is the duration of the trial's initial
+/// transient in seconds, or `None` if there is none. A vertical line shows the end of the transient.
 pub(super) fn second_by_second(
     name: String,
     found: &Sustained,

@@ -26,8 +26,8 @@ fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// Returns true if real-time priority is allowed, and the sender in this pair of threads has a CPU of its own. No other
-/// thread of this trial may use this CPU, and no other thread of dns64bench or dns64d on this host.
+/// Returns true if real-time priority is allowed, and the sender in this pair of threads has a CPU of its own. On this
+/// host, no other thread of dns64bench or dns64d may use such a CPU, not even a thread of the same trial.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
         && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())

@@ -89,7 +89,8 @@ pub(crate) fn without_pass(point: &Point, figures: &Figures) -> Row {
     Row::from_value(point.clone(), "without_pass", "searches", figures.n, searches)
 }
 
-/// Returns rows with the numbers of trials at a measurement point: short, full-length, invalid, and skipped trials.
+/// Returns a row for each kind of trial at a measurement point. The row contains the number of trials of this kind:
+/// short, full-length, invalid, or skipped.
 pub(crate) fn trial_counts(point: &Point, trials: &Trials) -> Vec<Row> {
     let all = [
         ("probes", trials.probes),
