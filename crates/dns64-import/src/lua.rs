@@ -107,8 +107,8 @@ fn included(statement: &Statement) -> Option<(&Location, &str)> {
     }
 }
 
-/// Values of Lua variables, shared by all files. The value is `None` after a second assignment, because each assignment
-/// may depend on a condition.
+/// Values of Lua variables, shared by all files. The value is `None` if a variable is assigned more than once, because
+/// the assignments may be parts of conditional statements.
 type Variables = HashMap<String, Option<Node>>;
 
 struct Cursor<'a> {

@@ -267,8 +267,8 @@ impl State {
 }
 
 impl Udp {
-    /// True if the server was queried, whether or not it answered. After a switch to queries without EDNS or in lower
-    /// case, false until the server is selected again.
+    /// True if the server was queried, whether or not it answered. After the fetch switches to queries without EDNS or
+    /// in lower case for this server, the result is false until the server is selected again.
     pub(super) fn has_asked(&self, server: ServerId) -> bool {
         self.tried.contains(&server)
             && self.attempts.iter().any(|attempt| attempt.at.port.server == server)

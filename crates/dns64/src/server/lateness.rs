@@ -24,7 +24,8 @@ use units::{Nanos, Share};
 /// Age at which a worker drops a datagram. Clients wait at least one second before they retry.
 const OLDEST: Nanos = Nanos::SECOND;
 /// Age limit of a worker that already drops datagrams. The worker stops dropping at the first datagram below this age.
-/// With a limit of [`OLDEST`], it would answer queries that are nearly that old, so that every reply would be late.
+/// If the limit were [`OLDEST`], the worker would answer queries only slightly younger than that, and every reply would
+/// be late.
 const YOUNG: Nanos = Nanos::from_millis(500);
 /// Time for which datagrams must remain in the queue before a worker starts to watch their age.
 const BEHIND: Nanos = Nanos::from_millis(100);

@@ -105,8 +105,8 @@ pub(crate) enum Plan {
     /// A query for AAAA records. Depending on the mode and on the answer, a query for A records follows.
     Translated(Mode),
     /// Queries for a client that requests A records under `filter-a`: first for AAAA records and, if there are none,
-    /// for A records. If AAAA records may be synthesized, the mode is the condition for the A query that the synthesis
-    /// needs.
+    /// for A records. The value is `None` if no AAAA records may be synthesized. Otherwise, it is the condition for the
+    /// A query that the synthesis needs.
     Filtered(Option<Mode>),
 }
 
@@ -408,8 +408,8 @@ fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a
 }
 
 /// Returns the next step of an A query under `filter-a`. The reply contains A records only if the reply to an AAAA
-/// query for the same name would contain no AAAA records. If AAAA records may be synthesized, `synthesized` is the
-/// condition for A queries. Otherwise, it is `None`.
+/// query for the same name would contain no AAAA records. `synthesized` is `None` if no AAAA records may be
+/// synthesized. Otherwise, it is the condition for the A query that the synthesis needs.
 fn a_unless_aaaa<'a>(
     question: &'a Question,
     policy: &Policy,

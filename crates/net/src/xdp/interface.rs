@@ -277,8 +277,8 @@ fn count_queues(facts: &ethtool::Interface) -> Result<u32, XdpError> {
 }
 
 /// Attaches the filter to an interface in one mode, and opens a socket for each queue. If the interface is busy,
-/// retries for up to one second. The inner error means that the interface or its driver does not support the mode, or
-/// that the interface is still busy.
+/// retries for up to one second. The inner `Result` is an error if the interface or its driver does not support the
+/// mode, or if the interface is still busy.
 fn open_in_mode(
     found: &Found,
     count: u32,

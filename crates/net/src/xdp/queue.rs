@@ -25,7 +25,8 @@ const FRAME: usize = 2048;
 /// Socket option and value for the maximum number of packets that the kernel sends per call (`XDP_MAX_TX_SKB_BUDGET`,
 /// since Linux 6.17). Earlier kernels send at most 32.
 const SEND_BUDGET: (libc::c_int, u32) = (9, 256);
-/// Maximum number of send calls for the same packets while the kernel cannot accept all of them.
+/// Maximum number of send calls for the packets in the transmit ring, if the kernel does not accept all of them at
+/// once.
 const SEND_TRIES: u32 = 200;
 /// Maximum time to wait until the previous socket of a queue has released the queue.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -116,7 +117,7 @@ pub(super) struct Outgoing {
     socket: Arc<Socket>,
     /// True if the device reads sent packets directly from the shared memory.
     zero_copy: bool,
-    /// In modes other than zero-copy, the number of packets that the interface dropped when the kernel sent them.
+    /// Number of packets that the interface dropped when the kernel sent them; always 0 in zero-copy mode.
     dropped: u64,
 }
 

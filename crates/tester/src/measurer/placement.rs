@@ -1,8 +1,9 @@
 //! CPU placement of a trial's threads, and detection of exclusive CPUs for the senders.
 //!
-//! The CPUs of a plan are assigned in turn to the sender and the receiver of the first pair, of the second pair, and so
-//! on. A sender with an exclusive CPU may use real-time priority, because no other thread needs the CPU time. For a
-//! sender without an exclusive CPU, the cost of sending must be measured ([`SendCost`](super::burst::SendCost)).
+//! The CPUs of a plan are assigned in turn: to the sender of the first pair of threads, to its receiver, to the sender
+//! of the second pair, and so on. A sender with an exclusive CPU may use real-time priority, because no other thread
+//! needs the CPU time. For a sender without an exclusive CPU, the cost of sending must be measured
+//! ([`SendCost`](super::burst::SendCost)).
 
 use net::affinity::allowed_cpus;
 use units::CpuId;
