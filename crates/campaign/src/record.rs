@@ -42,17 +42,16 @@ pub enum Entry {
     },
     /// Version of a server.
     Version {
-        /// Name of the DUT. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has a different
-        /// name.
+        /// Name of the DUT. For AuthDNS: "AuthDNS" if this is the server's name, otherwise "AuthDNS" followed by the
+        /// server's name.
         dut: String,
         /// First line of the server's version output.
         text: String,
     },
     /// Configuration of a server at its first start.
     Configuration {
-        /// Name of the DUT, followed by "for conform" and the variant if the configuration is for
-        /// conformance checks. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has a
-        /// different name.
+        /// Name of the DUT, followed by "for conform" and the variant if the configuration is for conformance checks.
+        /// For AuthDNS: "AuthDNS" if this is the server's name, otherwise "AuthDNS" followed by the server's name.
         server: String,
         /// The command and the configuration file of the server.
         #[serde(rename = "told")]

@@ -106,9 +106,8 @@ pub struct Results {
 /// Configuration of a server.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ServerConfig {
-    /// Name of the DUT, followed by "for conform" and the variant if the configuration is for
-    /// conformance checks. For AuthDNS: "AuthDNS", or "AuthDNS NAME" if the server has a different
-    /// name.
+    /// Name of the DUT, followed by "for conform" and the variant if the configuration is for conformance checks. For
+    /// AuthDNS: "AuthDNS" if this is the server's name, otherwise "AuthDNS" followed by the server's name.
     pub server: String,
     /// Command and configuration file of the server at its first start.
     #[serde(flatten)]
@@ -392,9 +391,9 @@ fn paced(recorded: &Recorded<'_>, dut: &str) -> Option<PacedTrial> {
     best
 }
 
-/// Returns the numbers of probes, full trials, invalid trials and skipped trials, each summed over
-/// all measurement points. The trials of each point are counted separately, because a failed probe
-/// makes a full trial unnecessary only at its own point.
+/// Returns the numbers of probes, full trials, invalid trials and skipped trials, each summed over all measurement
+/// points. The trials are counted point by point, because a full trial is skipped only after a failed probe at the same
+/// point.
 fn by_point(recorded: &Recorded<'_>, points: &[Point]) -> Trials {
     let mut sum = Trials::default();
     for point in points {

@@ -24,7 +24,7 @@ pub(crate) use tree::Tree;
 
 /// Time for which the load of the CPUs is observed.
 const BUSY: Duration = Duration::from_millis(200);
-/// Name of the file with the second sample of CPU times, in the output of a host's shell.
+/// File name under which the output of [`Environment::script`] contains the second sample of CPU times.
 const LATER: &str = "/proc/stat.later";
 
 /// Facts about a machine that are published with every result.

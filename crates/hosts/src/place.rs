@@ -49,7 +49,7 @@ pub struct Allowed {
 pub struct Sharing {
     /// The role that shares CPUs with the DUT.
     pub with: Neighbour,
-    /// The DUT's CPUs that are shared.
+    /// CPUs of the DUT on which this role was also allowed to run.
     pub cpus: BTreeSet<usize>,
 }
 
@@ -80,8 +80,8 @@ impl CpuPlacement {
         (!used.is_empty() && used.is_subset(&self.cpus)).then_some(used.len())
     }
 
-    /// True if the threads of both placements could run on the same CPUs. The DUTs must also be either both confined to
-    /// these CPUs, or both not confined.
+    /// True if the threads could run on the same CPUs in both placements, and were confined to these CPUs either in
+    /// both placements or in neither.
     pub fn is_on_the_cpus_of(&self, other: &CpuPlacement) -> bool {
         let used = self.used();
         !used.is_empty()

@@ -209,7 +209,8 @@ unsafe trait Answer {
 }
 
 impl Device {
-    /// Opens a device and returns `None` for a name that no interface can have.
+    /// Opens a socket for requests about the interface. Returns `None` if this fails, or if the name is too long for an
+    /// interface.
     fn open(interface: &str) -> Option<Device> {
         let socket =
             socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;

@@ -181,7 +181,7 @@ pub(crate) fn counted_searches(n: usize) -> String {
     counted(n as u64, "search", "searches")
 }
 
-/// Names of the rows in tables that have the form used in the papers.
+/// Row names of tables with search results, in the form used in papers on DNS64 benchmarking.
 pub(crate) const STATISTICS: [&str; 6] = [
     "Median (queries/s)",
     "Minimum (queries/s)",

@@ -68,7 +68,7 @@ impl Fit {
         Some(Fit { prefix, strange: usize::from(rest.iter().any(|octet| *octet != 0)), wrong })
     }
 
-    /// Adds the errors in a second address with the same prefix.
+    /// Adds the errors that `other` counts in another address with the same prefix.
     fn with(self, other: Fit) -> Fit {
         let (strange, wrong) = (self.strange + other.strange, self.wrong + other.wrong);
         Fit { strange, wrong, ..self }

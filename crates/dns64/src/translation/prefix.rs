@@ -69,7 +69,7 @@ impl Prefix {
         self.len
     }
 
-    /// Always returns false, because the shortest prefix has 32 bits.
+    /// Always returns false, because no prefix has the length 0. The shortest has 32 bits.
     pub fn is_empty(&self) -> bool {
         false
     }

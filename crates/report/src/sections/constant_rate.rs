@@ -90,8 +90,8 @@ type Statistic = (&'static str, fn(&Summary) -> f64);
 const STATISTICS: [Statistic; 3] =
     [("median", |s| s.median), ("minimum", |s| s.min), ("maximum", |s| s.max)];
 
-/// Returns a table of page allocations by NUMA node. Each CPU placement has the same three rows as in the paper:
-/// median, minimum, maximum.
+/// Returns a table of page allocations by NUMA node. Each CPU placement has three rows, as in the paper by Lencse and
+/// Kadobayashi (2018): median, minimum, maximum.
 fn memory(dut: &DutResult, rate: Qps) -> Option<Table> {
     let all: Vec<&ConstantRateResult> =
         dut.constant_rates.iter().filter(|at| at.rate == rate).collect();

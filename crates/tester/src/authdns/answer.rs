@@ -27,7 +27,7 @@ const RNAME_LABEL: &[u8] = b"\x0ahostmaster";
 pub enum AuthTransport {
     /// UDP: the reply size is limited.
     Udp,
-    /// TCP: the reply may have the maximum message length.
+    /// TCP: the reply may have the maximum length of a DNS message (65 535 octets).
     Tcp,
 }
 

@@ -178,8 +178,8 @@ impl HostDrops {
     }
 }
 
-/// Returns the neighbour, and the time for which its link-layer address was unknown since `before` was read. Returns
-/// `None` if this time is 0.
+/// Returns the neighbour `one` with the time for which its link-layer address was unknown after `before` was read.
+/// Returns `None` if this time is 0.
 fn longer(one: &UnresolvedNeighbour, before: &HostDrops) -> Option<UnresolvedNeighbour> {
     let known = before.neighbours.iter().find(|other| other.is(one));
     let before = known.map_or(Nanos(0), |other| other.unresolved);
@@ -209,7 +209,8 @@ pub(super) struct HostWatch {
 /// Properties of the watched interfaces. The addresses that AuthDNS serves determine which interfaces are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WatchedInterfaces {
-    /// True if queries may arrive on any interface. An interface that disappears is then perhaps unrelated to AuthDNS.
+    /// True if queries may arrive on any interface. In this case, an interface that disappears does not count as a
+    /// loss, because it may be unrelated to AuthDNS.
     everywhere: bool,
     /// True if an interface other than loopback is watched.
     beyond_loopback: bool,

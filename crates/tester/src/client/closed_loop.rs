@@ -114,7 +114,7 @@ pub struct ClosedLoopResult {
     /// Round-trip times of the valid responses in microseconds, from kernel timestamps if available; absent if no
     /// response was valid.
     pub rtt_us: Option<Rtt>,
-    /// TCP connections; all 0 over UDP.
+    /// Counts of TCP connections; all are 0 over UDP.
     pub connections: Connections,
     /// Connection setup times in microseconds; absent if no connection was established.
     pub connecting_us: Option<Rtt>,

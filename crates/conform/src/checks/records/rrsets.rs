@@ -238,7 +238,8 @@ pub(super) fn any_is_answered(t: &mut Trial<'_>) -> Judged {
     belongs_to(&reply, &name)
 }
 
-/// Returns a name with changed octets, or the same name if the changed octets do not form a valid name.
+/// Returns the name that consists of the octets returned by `change`. If these octets are not a valid name, returns
+/// `name` unchanged.
 fn with_octets(name: &Name, change: impl Fn(&[u8]) -> Vec<u8>) -> Name {
     Name::from_octets(change(name.as_slice())).unwrap_or_else(|_| name.clone())
 }
