@@ -576,9 +576,9 @@ impl<'a> SelfTestCoverage<'a> {
         SelfTestCoverage(delta.zip(trials.filter(|trials: &Vec<_>| !trials.is_empty())))
     }
 
-    /// Returns the kind of proof that the self-test gives of the tester's reliability in a trial.
-    /// For the strongest proof, all trials of the self-test must have the same send settings as
-    /// this trial, and their AuthDNS must have been checked against its limit.
+    /// Returns the kind of proof that the self-test gives for the tester's reliability in `trial`. The strongest proof
+    /// requires that all trials of the self-test had the send settings of `trial`, and that AuthDNS's counters were
+    /// read in each of them.
     fn proof(&self, trial: &TrialResult) -> TesterProof {
         let Some((delta, trials)) = &self.0 else { return TesterProof::None };
         let delta = *delta;

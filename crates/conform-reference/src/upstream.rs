@@ -38,8 +38,9 @@ impl Upstream {
         Upstream { address, rules, hooks, begin: Instant::now(), shared, next_id }
     }
 
-    /// Sends an upstream query and returns the reply. Returns `None` if no reply arrives over UDP before the timeout
-    /// `upstream_patience` or the time `give_up`, and no reply arrives over TCP after that.
+    /// Sends an upstream query and returns the reply. Over UDP, waits until the timeout `upstream_patience` or the time
+    /// `give_up`, whichever is earlier. Without a reply, retries over TCP. Returns `None` if TCP yields no reply
+    /// either.
     pub(super) fn ask(&self, key: &Key, give_up: Instant) -> Option<Message> {
         let end = give_up.min(Instant::now() + self.rules.upstream_patience);
         let mut query = Message::query(&key.name, key.qtype);

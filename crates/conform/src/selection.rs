@@ -8,7 +8,7 @@ use crate::check::Check;
 pub struct NoCheck {
     /// The name that the user gave and that matches no check.
     pub wanted: String,
-    /// Id of the check with the most similar name.
+    /// The check id that is most similar to `wanted`.
     pub nearest: String,
 }
 

@@ -129,7 +129,7 @@ pub struct Steering {
 pub enum HashedFields {
     /// Neither addresses nor ports: all datagrams use one queue.
     Nothing,
-    /// Addresses: all datagrams from a client to a server use one queue.
+    /// Only addresses: all datagrams from one client address to one server address use the same queue.
     Addresses,
     /// Addresses and ports: the datagrams from a client to a server are spread over the queues by source port.
     AddressesAndPorts,

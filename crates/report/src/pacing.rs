@@ -43,8 +43,8 @@ pub(crate) fn pacing(runs: &[Run]) -> Vec<Figure> {
     windows.into_iter().map(figure).collect()
 }
 
-/// Function that returns two lists for the windows of one length. The lists contain the minimum and
-/// the maximum deviation in each section of a trial.
+/// Function that returns two lists of deviations, either for the 100 ms windows or for the 10 ms windows. For each
+/// period of a trial, the first list contains the minimum and the second list the maximum deviation.
 type Band = fn(&Windows) -> (&Vec<i32>, &Vec<i32>);
 
 fn paced_panel(

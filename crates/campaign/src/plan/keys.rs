@@ -221,7 +221,7 @@ pub struct ClosedLoops {
     /// Core counts and placements at which the DUT is measured; default: the first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Vec<PlacementRef>>,
-    /// Number of blocks in a trial, 1 to 10. A block has 256 experiments. Names are never repeated
+    /// Number of blocks in a trial, 1 to 10. A block has 256 experiments, each with 256 names. Names are never repeated
     /// within a trial.
     pub blocks: u8,
     /// Timeout for the answer to a query, in whole seconds.
@@ -233,7 +233,7 @@ pub struct ClosedLoops {
 }
 
 impl Default for ClosedLoops {
-    /// Returns the values used in the paper on MTD64, except for `threads`.
+    /// Returns the values from the paper on MTD64. The list of thread counts is empty.
     fn default() -> ClosedLoops {
         ClosedLoops {
             threads: Vec::new(),
@@ -293,7 +293,7 @@ pub struct Loads {
 }
 
 impl Default for Loads {
-    /// Returns the durations used in the paper by Lencse and Kadobayashi.
+    /// Returns the durations from the paper by Lencse and Kadobayashi (2018). The list of rates is empty.
     fn default() -> Loads {
         let (duration, transient) = (Duration::from_secs(180), Duration::from_secs(60));
         Loads { shares: Vec::new(), at: None, duration, transient, repeat: 1 }

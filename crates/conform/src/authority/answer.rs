@@ -3,8 +3,8 @@
 //!
 //! The aliases of the queried name are followed to the last name. The reply is built from the records of all these
 //! names, and from the labels that apply to the reply as a whole. A label can define a special treatment ([`Fate`]) of
-//! the query, such as a delay of the reply. The first treatment other than an RCODE or NODATA determines how the reply
-//! is sent.
+//! the query, such as a delay of the reply. A label for an RCODE or NODATA ends the chain of aliases. Of the other
+//! treatments, the first determines how the reply is sent.
 
 use std::time::Duration;
 
@@ -117,7 +117,9 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Follows the aliases from name to name. Stops at the last name, or if the aliases form a loop.
+    /// Follows the aliases from name to name. Stops at a name that is no alias, or has a label for an RCODE or NODATA.
+    /// Also stops at an alias if the queried type is CNAME or ANY, if the alias has the label `half`, or if its target
+    /// is an earlier name.
     fn follow(&mut self, mut name: Name) {
         let mut seen = Vec::new();
         loop {

@@ -53,8 +53,8 @@ impl Keys {
     }
 
     /// Returns the signature of an RRset, or `None` in an unsigned zone. An RRset that comes from a wildcard is signed
-    /// under the name of the wildcard (RFC 4035 §5.3.2). In this case, `wildcard` is the parent of the wildcard. If the
-    /// TTLs of an RRset differ, the signature uses the TTL of the first record.
+    /// under the name of the wildcard (RFC 4035 §5.3.2). In this case, `wildcard` is the name of the wildcard without
+    /// the label `*`. If the TTLs of an RRset differ, the signature uses the TTL of the first record.
     pub(super) fn sign(
         &self,
         tree: Tree,

@@ -11,7 +11,7 @@ use tokio::task::LocalSet;
 use crate::guard::Tasks;
 use crate::transport::requests::{self, Service};
 
-/// Parameters of the metrics listener. Each HTTP request ends with an empty line, because it has no body.
+/// Parameters of the metrics listener. A GET request has no body, so it ends with the empty line after its header.
 const SERVICE: Service = Service {
     request: "a request for the metrics",
     end: b"\r\n\r\n",

@@ -10,7 +10,7 @@ use super::{Slots, Weight};
 /// For each network, the number of slots in use by its clients.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// This map uses a keyed hasher, because clients can choose the keys and must not be able to
+    /// The hasher of this map has a random secret. Clients can choose the networks in the map, and must not be able to
     /// predict the hashes.
     held: HashMap<Key, SlotCount>,
 }

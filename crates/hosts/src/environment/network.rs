@@ -65,8 +65,8 @@ impl Rules {
     }
 }
 
-/// Returns the number of packet filter rules in the output of `nft -j list ruleset`. Also returns true if one of the
-/// rules refers to connection tracking (the expression `ct` in libnftables-json(5)).
+/// Reads the output of `nft -j list ruleset`. Returns the number of packet filter rules, and true if one of them refers
+/// to connection tracking (the expression `ct` in libnftables-json(5)).
 fn count_rules(json: &[u8]) -> Option<(u64, bool)> {
     let listed: Value = serde_json::from_slice(json).ok()?;
     let rules: Vec<&Value> =

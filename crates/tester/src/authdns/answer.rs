@@ -124,7 +124,8 @@ impl Writer<'_> {
     }
 }
 
-/// Offsets in a message of the header's counts of answer, authority and additional records.
+/// Offset in a message of the number of answer records. `NSCOUNT` and `ARCOUNT` are the offsets of the numbers of
+/// authority and additional records.
 const ANCOUNT: usize = 6;
 const NSCOUNT: usize = 8;
 const ARCOUNT: usize = 10;

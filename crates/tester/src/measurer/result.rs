@@ -98,8 +98,8 @@ pub struct TrialResult {
     #[serde(flatten, with = "method::noncompliance::in_words")]
     #[schemars(with = "method::noncompliance::in_words::Written<'static>")]
     pub noncompliance: Vec<Noncompliance>,
-    /// Data for the verdict on the whole trial, if several testers shared the trial. The rest of the object is then the
-    /// result of one tester.
+    /// If several testers shared the trial: data for the verdict on the whole trial. In this case, the rest of the
+    /// object is the result of one tester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Box<ShardPart>>,
     /// Results for each time interval, if requested by the plan. A query belongs to the interval in which it was sent.
@@ -117,7 +117,7 @@ pub struct TrialResult {
 pub struct NamesUsed {
     /// Block of IPv4 addresses from which the names are generated, such as `10.0.0.0/8`.
     pub range: String,
-    /// Position of the trial's first name within the block. The first position is 0.
+    /// Position of the trial's first name within the block `range`. The first position is 0.
     pub first: u64,
     /// Number of names used. Each name occurs in at least one query.
     pub count: u64,
@@ -368,8 +368,8 @@ impl TrialResult {
         }
     }
 
-    /// Creates the result of a trial of `plan` that a simulated DUT answered with these counts. All `counts.sent`
-    /// queries were sent in time, and the tester's host lost nothing.
+    /// Creates the result of a trial of `plan` with a simulated DUT. The outcomes of the queries are given in `counts`.
+    /// All `counts.sent` queries were sent in time, and the tester's host lost nothing.
     pub fn simulated(plan: &TrialPlan, counts: Counts) -> TrialResult {
         let pacing = Pacing::default();
         let (planned, counted) = (counts.sent, counts.clone());
