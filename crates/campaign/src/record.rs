@@ -426,8 +426,8 @@ impl LoopTrial {
     /// Checks the verdict of the trial against the change in AuthDNS's counters, as for trials at a
     /// constant rate. The trial becomes invalid in any of these cases:
     /// - AuthDNS had a fault.
-    /// - The trial failed, but AuthDNS alone may be the cause. The number of upstream queries that
-    ///   AuthDNS missed or answered too late is at least the number of names without an answer.
+    /// - The trial failed, but AuthDNS alone may be the cause. In this case, the reply for every name without a valid
+    ///   answer was missing, late or SERVFAIL. AuthDNS missed, or answered too late, at least as many upstream queries.
     /// - The trial passed, but the DUT did not send an upstream query for each name.
     pub(crate) fn apply_auth(&mut self, part: AuthDelta, limit: Nanos) {
         let mut faults = part.faults(limit, limit);

@@ -464,9 +464,9 @@ fn by_kind<'a>(trials: impl Iterator<Item = &'a [Reason]>) -> Vec<InvalidReason>
     kinds.into_iter().map(|(kind, trials)| InvalidReason::new(kind, trials)).collect()
 }
 
-/// For each kind of warning, counts the trials that have a warning of this kind. The kinds are in
-/// the order in which they first occur. The numbers in the warnings differ from trial to trial, and
-/// only the first warning of each kind is returned.
+/// For each kind of warning, counts the trials that have a warning of this kind. The kinds are in the order in which
+/// they first occur. For each kind, only the first warning is returned, although the numbers in later warnings may
+/// differ.
 fn warned(trials: &[&Measured]) -> Vec<WarningCount> {
     let mut kinds: Vec<WarningCount> = Vec::new();
     for m in trials {

@@ -23,8 +23,8 @@ struct Circumstances {
     verdict: Verdict,
     /// Use of the DUT's CPUs by other programs; `None` if unknown.
     used: Option<OtherUse>,
-    /// True if the DUT runs on the tester's host. Only in this case is a failed trial repeated
-    /// because of other programs: the user of the tester can stop the programs on this host.
+    /// True if the DUT runs on the tester's host. Otherwise, other programs do not cause a failed trial to be repeated,
+    /// because the user of the tester may be unable to stop them.
     is_testers_host: bool,
     /// Number of earlier trials that other programs made invalid. Only trials of the same
     /// measurement point, search, rate and length are counted.
