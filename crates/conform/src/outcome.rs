@@ -69,7 +69,7 @@ pub struct Outcome {
     /// 3fff:64::/32".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setting: Option<String>,
-    /// Id of the check that requires the opposite, if there is one.
+    /// Id of the check with the opposite requirement, if there is one.
     pub contradicts: Option<String>,
     /// Last few queries and replies; empty if the check passed.
     pub exchanges: Vec<Shown>,
@@ -161,8 +161,8 @@ impl Report {
         }
     }
 
-    /// Returns the outcome of the check that requires the opposite of this one, if that other check passed. A server
-    /// can pass only one of the two checks.
+    /// If the check of `outcome` has an opposite check, and the server passed that opposite check, returns the outcome
+    /// of the opposite check. A server can pass only one of two checks with opposite requirements.
     pub fn passed_opposite(&self, outcome: &Outcome) -> Option<&Outcome> {
         let opposite = outcome.contradicts.as_ref()?;
         self.outcomes.iter().find(|o| o.id == *opposite && o.verdict == Verdict::Passed)

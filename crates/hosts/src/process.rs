@@ -212,10 +212,9 @@ pub(crate) fn family_seconds<'a>(lines: impl Iterator<Item = &'a str>, roots: &[
     family.iter().filter_map(|pid| used.get(pid)).sum()
 }
 
-/// Returns the CPU time that other programs have used so far, in seconds. The sum excludes kernel
-/// threads, this program, and the processes `ours` with their descendants and groups. The sum
-/// includes the time of children that have ended. Returns `None` if this host does not show all of
-/// its processes.
+/// Returns the CPU time that other programs have used so far, in seconds. The sum excludes kernel threads, this
+/// program, and the processes `ours` with their descendants and the members of their process groups. The sum includes
+/// the time of children that have ended. Returns `None` if this host does not show all of its processes.
 pub(crate) fn other_seconds(ours: &[u32]) -> Option<f64> {
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
     let sees_all = namespace.to_str() == Some(FIRST_NAMESPACE) && stat(1).is_some();
@@ -247,8 +246,8 @@ fn same_program() -> Vec<u32> {
 }
 
 /// Returns the CPU time of other programs, in seconds. It is computed from `lines`, the text of all files
-/// `/proc/*/stat`. Kernel threads are excluded. The processes `ours`, their descendants and their process groups are
-/// excluded too.
+/// `/proc/*/stat`. Kernel threads are excluded. The processes `ours`, their descendants and the members of their
+/// process groups are excluded too.
 pub(crate) fn seconds_of_others<'a>(
     lines: impl Iterator<Item = &'a str> + Clone,
     ours: &[u32],
@@ -266,16 +265,16 @@ pub(crate) fn seconds_of_others<'a>(
     lines.filter_map(of).sum()
 }
 
-/// Returns the ids of the given processes, their descendants and their process groups. `lines` is the text of all files
-/// `/proc/*/stat`. Processes that have ended are omitted.
+/// Returns the ids of the given processes, of their descendants, and of the members of the process groups that these
+/// processes lead. `lines` is the text of all files `/proc/*/stat`. Processes that have ended are omitted.
 pub(crate) fn family<'a>(lines: impl Iterator<Item = &'a str>, roots: &[u32]) -> HashSet<u32> {
     let lives = |line: &&str| !line.rsplit(')').next().is_some_and(|s| s.starts_with(" Z"));
     let (family, times) = family_and_times(lines.filter(lives), roots);
     family.into_iter().filter(|pid| times.contains_key(pid)).collect()
 }
 
-/// Returns the ids of the given processes, their descendants and their process groups. Also returns the CPU time of
-/// each process in seconds.
+/// Returns the ids of the given processes, of their descendants, and of the members of the process groups that these
+/// processes lead. Also returns the CPU time of every process in `lines`, in seconds.
 fn family_and_times<'a>(
     lines: impl Iterator<Item = &'a str>,
     roots: &[u32],

@@ -55,7 +55,7 @@ pub enum LowerBound {
         /// The highest rate of the range, in queries per second.
         max: Qps,
     },
-    /// At least one search ended because the tester could not measure the next rate above the passed rate.
+    /// At least one search ended because the tester could not measure a higher rate.
     Unmeasurable {
         /// Number of searches that ended because the tester could not measure a higher rate.
         searches: usize,

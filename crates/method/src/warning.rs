@@ -41,7 +41,8 @@ pub enum Warning {
     SmallReceiveBuffer {
         /// Size of a receive buffer in octets.
         octets: usize,
-        /// Longest pause between two reads for which a receive buffer has enough space for the replies.
+        /// Time for which a receive buffer should be able to hold the arriving replies; the buffers are too small for
+        /// this.
         holds: Nanos,
         /// Size of a receive buffer that would be sufficient, in octets.
         wanted: usize,

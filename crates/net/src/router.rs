@@ -49,9 +49,10 @@ impl RouterSocket {
         Ok(router)
     }
 
-    /// Opens the socket without binding it to the interface. Before the socket is bound, messages from any link may
-    /// arrive. Before the filter is set, messages of any type may arrive. [`RouterSocket::receive`] discards messages
-    /// from other links. The caller must check the type.
+    /// Opens the socket and sets its type filter. The socket is not bound to the interface yet. Messages that arrive
+    /// before it is bound may come from any link; [`RouterSocket::receive`] discards those from other links. Messages
+    /// that arrive before the filter is set may have any type. Users of [`RouterSocket::receive`] must therefore check
+    /// the type.
     fn open_on_all_links(interface: &str) -> io::Result<RouterSocket> {
         let index = if_nametoindex(interface)?;
         let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6))?;

@@ -28,7 +28,7 @@ pub struct HostChange {
     pub points: Vec<String>,
 }
 
-/// A fact about a host that changed while the campaign was interrupted.
+/// Change of one fact about a host, which happened while the campaign was interrupted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct FactChange {
     /// Name of the fact: kernel, CPU or dns64bench.

@@ -59,9 +59,9 @@ struct ClockReading {
 }
 
 impl ClockReading {
-    /// Computes the offset from the times of one request to the remote host. `asked` is the time at
-    /// which this host sent the request, by its own clock. `theirs` is the remote time in the
-    /// reply, and `way` is the round-trip time.
+    /// Computes the offset between the remote host's clock and this host's clock. The computation uses the times of one
+    /// request to the remote host. `asked` is the time at which this host sent the request, by its own clock. `theirs`
+    /// is the remote time in the reply, and `way` is the round-trip time.
     fn new(asked: Nanos, theirs: Nanos, way: Nanos) -> ClockReading {
         let error = way.0 / 2;
         ClockReading { ahead: theirs.0 as i64 - (asked.0 + error) as i64, error }
@@ -264,9 +264,9 @@ pub(super) fn with_hosts(reasons: Vec<Reason>, hosts: &[&str]) -> Vec<Reason> {
     reasons.into_iter().map(with_host).collect()
 }
 
-/// For each tester whose clock is too far from the first tester's clock, returns a reason why the
-/// trial is invalid. Two clocks that are both close enough to the first clock must also be close
-/// enough to each other. After a trial, `merge` checks the clocks in the same way.
+/// For each tester with a clock that is too far from another tester's clock, returns a reason why the trial is invalid.
+/// Each clock is compared with the first tester's clock. Clocks that are close enough to the first clock are also
+/// compared with each other. After a trial, `merge` checks the clocks in the same way.
 fn clock_faults(offsets: &Offsets, limit: Nanos) -> Vec<Reason> {
     let apart = |one: &RangeInclusive<i64>, other: &RangeInclusive<i64>| {
         Nanos(one.end().abs_diff(*other.start()).max(other.end().abs_diff(*one.start())))

@@ -1,6 +1,6 @@
-//! Closed loop: n threads with one query in flight each. The result is the duration of experiments
-//! with 256 names, as in dns64perf2 (G. Lencse: Performance Analysis of MTD64, our Tiny
-//! Multi-Threaded DNS64 Server Implementation: Proof of Concept).
+//! Closed loop: n threads with one query in flight each. An experiment queries 256 names, and its duration is measured,
+//! as in dns64perf2 (G. Lencse: Performance Analysis of MTD64, our Tiny Multi-Threaded DNS64 Server Implementation:
+//! Proof of Concept).
 
 use std::time::Duration;
 

@@ -70,7 +70,8 @@ impl SystemLimits {
     }
 }
 
-/// Numbers of objects that use file descriptors. These numbers stay the same until the next start.
+/// Numbers of workers, listen addresses and upstream TCP connections, which determine how many file descriptors are
+/// needed. They stay the same until the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FixedUntilRestart {
     workers: u64,

@@ -172,8 +172,9 @@ pub(super) fn always<'a>(calls: impl IntoIterator<Item = &'a c_long>) -> Rules {
     calls.into_iter().map(|&call| (call, Vec::new())).collect()
 }
 
-/// Returns a rule that compares one argument of a system call with each of `values`. The rule applies if all
-/// comparisons are true. `argument` is the position of the argument.
+/// Returns a rule for one argument of a system call, at the position `argument` (0 is the first). The rule applies if
+/// the comparison `holds` is true for the argument and each of `values`. With `SeccompCmpOp::Ne`, for example, the rule
+/// applies if the argument differs from all `values`.
 fn rule(argument: u8, holds: &SeccompCmpOp, values: &[u64]) -> Result<SeccompRule, Error> {
     let condition = |&value: &u64| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, holds.clone(), value)

@@ -20,7 +20,8 @@ pub(super) struct Fetches {
     /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
     hasher: RandomState,
     generation: u32,
-    /// Generation number of the last fetch that was inserted before the last reload.
+    /// Generation number of the last fetch that was inserted before the last reload. Each inserted fetch gets the next
+    /// generation number.
     rerouted_at: u32,
     /// Number of fetches in flight that began before the last reload.
     older: usize,

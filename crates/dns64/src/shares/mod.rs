@@ -28,9 +28,10 @@
 //! while `k < c`.
 //!
 //! The weight ([`Weight`]) reserves the free slots for clients that hold few slots. The weight is 1 if the client, and
-//! each network that contains it, holds at least as many slots as its neighbours hold on average. A lower number of
-//! slots reduces the weight: down to 1/4 for the client itself, and down to 1/64 for the widest network. A client is
-//! therefore admitted even if hostile neighbours hold as many slots as the rule allows.
+//! each network that contains it, holds at least as many slots as its neighbours hold on average. Fewer slots reduce
+//! the weight: to 1/4 if only the client itself holds no slots, and to 1/64 if even the widest network that contains it
+//! holds none. A client with few slots is therefore admitted even if hostile neighbours hold as many slots as the rule
+//! allows.
 
 pub(crate) mod client;
 pub(crate) mod counts;

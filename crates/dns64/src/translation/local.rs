@@ -73,8 +73,9 @@ pub(crate) fn find_local(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Loc
     }
 }
 
-/// Returns empty zones with the given apexes. `forwards` contains the domains of all `[[forward]]` entries. `reverse`
-/// contains the prefixes with local reverse zones.
+/// Returns empty zones with the given apexes. `forwards` contains the domains of all `[[forward]]` entries, and
+/// `reverse` the prefixes with local reverse zones. These domains and reverse zones exist as names in the empty zones
+/// that contain them. `ipv4only.arpa` and the reverse names of its addresses exist in the same way.
 pub(crate) fn empty_zones(
     apexes: &[LowerName],
     forwards: impl Iterator<Item = LowerName>,
@@ -217,8 +218,8 @@ fn reverse(
     Some(Local::Alias(Alias { target: in_addr_arpa(v4), zone, until }))
 }
 
-/// Returns the expiry time of a prefix. The suffix is ignored, so several mappings can have this prefix. The result is
-/// the latest expiry time of these mappings, or `None` if one of them never expires.
+/// Returns the expiry time of a prefix. Several mappings can have the same prefix with different suffixes. The result
+/// is the latest expiry time of the mappings with this prefix, or `None` if one of them never expires.
 fn known_until(mappings: &[Mapping], prefix: &Prefix) -> Option<Nanos> {
     let is_same = |mapping: &&Mapping| {
         let other = mapping.prefix();

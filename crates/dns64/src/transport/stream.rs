@@ -44,9 +44,9 @@ pub(crate) enum ConnectionEnd {
 }
 
 /// Reads queries from a connection and writes the replies. The function ends for one of the reasons listed in
-/// [`ConnectionEnd`], for example when `stopping` becomes true. The function `hand_on` is called with each query, and
-/// with the sender through which the reply must be sent. If a query gets no reply, an empty message must be sent
-/// through it. `backlogs` counts the waiting replies, and `activity` records queries and replies.
+/// [`ConnectionEnd`], for example when `stopping` becomes true. The function `hand_on` is called with each query and a
+/// sender. The reply to the query must be passed to this sender. If the query gets no reply, an empty message must be
+/// passed to the sender instead. `backlogs` counts the waiting replies, and `activity` records queries and replies.
 ///
 /// # Panics
 /// Panics if reading, `hand_on` or writing panics.

@@ -442,7 +442,8 @@ pub(super) mod tests {
         }
     }
 
-    /// Packets from this host to itself never pass over a link, so a received frame with such a source is forged.
+    /// Packets from this host to itself never pass over a link. A frame that arrives on a link with a source address of
+    /// this host is therefore forged.
     #[test]
     fn own_addresses_as_source_are_rejected() {
         for (from, to) in ENDS {

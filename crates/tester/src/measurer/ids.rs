@@ -8,10 +8,11 @@
 //! n ─► round q = n div M, position r = n mod M in it ─► block b = r div B ─► port (b + q) mod P
 //! ```
 //!
-//! The permutation π maps each number below the prime M to a different random 16-bit id. A pair of threads sends every
-//! N-th query of the trial. N and M are coprime, so M consecutive queries of a pair have M different ids. In the next M
-//! queries of the pair, each id is used on the next port. Therefore P·M consecutive queries have P·M different
-//! combinations of port and id. Both mappings can be inverted, so port and id of a reply identify its query.
+//! The permutation π maps each number below the prime M to a different random 16-bit id. In a trial with N pairs of
+//! threads, each pair sends every N-th query of the trial. N and M are coprime, so M consecutive queries of a pair have
+//! M different ids. In the next M queries of the pair, each id is used on the next port. If the pair has P ports, P·M
+//! consecutive queries therefore have P·M different combinations of port and id. Both mappings can be inverted, so port
+//! and id of a reply identify its query.
 //!
 //! The id of a query depends only on k and the seed, not on the number of testers and threads that share the trial.
 //!

@@ -212,7 +212,8 @@ fn leaves_signed() -> Judged {
     Err(Fault::NotOffered("it synthesizes nothing for signed names and clients with DO".into()))
 }
 
-/// Requires that replies to queries with CD=1 and DO=1 contain no AAAA records of these names.
+/// Sends a query with CD=1 and DO=1 for each element of `all`, which contains the labels of one name. Requires that no
+/// reply contains AAAA records.
 pub(super) fn not_made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, CD_DO)?;
@@ -256,8 +257,8 @@ pub(super) fn cd_do_bogus(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires SERVFAIL and an empty answer section in reply to queries without CD for these names. One query is sent for
-/// each combination of DO and AD.
+/// Sends queries with CD=0 for each element of `all`, which contains the labels of one name. One query is sent for each
+/// combination of DO and AD. Requires SERVFAIL and an empty answer section in each reply.
 pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     for labels in all {
         for bits in [PLAIN, DO, AD, AD_DO] {
@@ -270,8 +271,8 @@ pub(super) fn fails(t: &mut Trial<'_>, all: &[&str], qtype: Rtype) -> Judged {
     Ok(())
 }
 
-/// Requires that the reply to a query with CD=0 and DO=0 contains the address synthesized from 1.2.3.4. One query is
-/// sent for each of these names.
+/// Sends a query with CD=0 and DO=0 for each element of `all`, which contains the labels of one name. Requires that
+/// each reply contains the address synthesized from 1.2.3.4.
 pub(super) fn made(t: &mut Trial<'_>, all: &[&str]) -> Judged {
     for labels in all {
         let reply = ask(t, labels, Rtype::AAAA, PLAIN)?;

@@ -44,8 +44,8 @@ pub(super) struct Aliases<'a> {
     aliases: Vec<Vec<u8>>,
     /// The name at the end of the alias chain.
     end: Vec<u8>,
-    /// True if queries for the name at the end of the alias chain must go to different upstreams. The other records of
-    /// the message are then removed.
+    /// True if the name at the end of the alias chain has other upstreams than the question's name. Only the alias
+    /// chain is then kept, and all other records of the message are removed.
     pub(super) is_cut: bool,
     /// For each authority record, true if the record is kept. Empty if all records are kept.
     authority: Vec<bool>,
@@ -242,8 +242,9 @@ impl<'a> Aliases<'a> {
         }
     }
 
-    /// Removes authority records of names outside `scope`, which are names with different upstreams. Records that prove
-    /// the absence of data at the end of the chain are kept, although they are owned by other names in the same zone.
+    /// Removes the authority records with an owner outside `scope`, because this owner has other upstreams than the
+    /// question's name. Records that prove the absence of data at the end of the chain are kept, although they are
+    /// owned by other names in the same zone.
     fn look_at_authority(
         &mut self,
         view: &Message<'a>,

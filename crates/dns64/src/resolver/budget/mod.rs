@@ -31,7 +31,7 @@ use crate::shares::{Slot, Slots};
 
 /// The number of free slots, divided by this number, is the maximum number of fetches in flight in a failing subtree.
 const SUBTREE_DIVISOR: usize = 8;
-/// Identifier of the counter for all names, used for fetches and for waiting queries.
+/// Identifier under which all fetches, or all waiting queries, are counted regardless of their names.
 const ALL: u64 = 0;
 
 /// Fetches in flight and waiting queries of one worker, and the limits on both.
@@ -187,7 +187,7 @@ impl Budget {
         slots.free() > 0 && self.questions.admit(subtree.number(), client, slots)
     }
 
-    /// Counts a fetch that begins.
+    /// Adds a fetch to the counts. Called when the fetch begins.
     #[inline]
     pub(super) fn enter(&mut self, AdmissionTicket { slot, subtree }: AdmissionTicket) {
         if slot.counted {
@@ -199,7 +199,7 @@ impl Budget {
         }
     }
 
-    /// Removes a fetch that ends from the counts.
+    /// Removes a fetch from the counts. Called when the fetch has ended.
     #[inline]
     pub(super) fn leave(&mut self, AdmissionTicket { slot, subtree }: AdmissionTicket) {
         if slot.counted {

@@ -22,8 +22,7 @@ const LATER: Nanos = Nanos::from_millis(60_000);
 pub(super) struct Solicitations {
     /// Time of the last attempt to send a solicitation, successful or not.
     last: Option<Nanos>,
-    /// Number of solicitations sent since the routers' prefixes expired, or since the last send
-    /// error.
+    /// Number of solicitations sent since a prefix was last known, or since the last send error, whichever is later.
     sent: u32,
     /// True if the last attempt to send a solicitation failed.
     fails: bool,
