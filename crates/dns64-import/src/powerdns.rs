@@ -201,7 +201,8 @@ fn is_rfc6303(zone: &str) -> bool {
     }
 }
 
-/// Returns the octets of the IPv4 prefix that belongs to a reverse zone, in the order of the address.
+/// Returns the octets of the IPv4 prefix that belongs to a reverse zone. The first octet of the prefix comes first, in
+/// contrast to the name of the zone.
 fn octets(zone: &str) -> Option<Vec<u8>> {
     let octets = zone.strip_suffix(".in-addr.arpa")?;
     octets.split('.').rev().map(|octet| octet.parse().ok()).collect()

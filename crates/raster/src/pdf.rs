@@ -1,8 +1,8 @@
 //! SVG figures as PDF, for papers. Texts become outlines, so the file needs no font.
 //!
-//! The writer supports the SVG subset of the report's figures: filled and stroked paths and texts
-//! in plain colours, with opacity. A general converter (`svg2pdf`, `krilla-svg`) would add a second
-//! version of the SVG parser.
+//! The writer supports the SVG subset of the report's figures: paths and texts, filled and stroked in plain colours,
+//! with opacity. A general converter (`svg2pdf`, `krilla-svg`) is not used, because it depends on a different version
+//! of the SVG parser.
 
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use pdf_writer::types::{LineCapStyle, LineJoinStyle};

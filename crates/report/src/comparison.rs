@@ -419,7 +419,8 @@ fn measured_by(plan: &Plan, conditions: &Conditions) -> Plan {
 }
 
 impl Row {
-    /// Formats the measurement point as `campaign status` does. A goal other than that of RFC 8219 is appended.
+    /// Formats the measurement point as `campaign status` does. If the searches had a different goal from that of RFC
+    /// 8219, their goal is appended.
     pub fn point(&self) -> String {
         let point = Point::Search(self.conditions.clone()).to_string();
         match &self.goal {

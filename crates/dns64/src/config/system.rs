@@ -92,8 +92,8 @@ pub(crate) fn is_own(listen: &[ServiceAddr], server: ServiceAddr) -> bool {
     })
 }
 
-/// True if two services at the same IP address also have the same port, and zone identifiers of the same interface. A
-/// zone identifier can be the name or the index of the interface.
+/// True if two services with the same IP address have the same port, and their zone identifiers refer to the same
+/// interface. A zone identifier can be the name or the index of the interface.
 fn is_same_zone(one: ServiceAddr, other: ServiceAddr) -> bool {
     let is_same = || Some(one.resolve().ok()? == other.resolve().ok()?);
     one == other || is_same().unwrap_or(false)

@@ -43,8 +43,9 @@ const HIGHEST: Qps = Qps(400_000);
 const RESOLUTION: Qps = Qps(4_000);
 const TRIAL: Nanos = Nanos::SECOND;
 const PAUSE: Duration = Duration::from_millis(150);
-/// Limit for the pacing deviation, in per cent. It is higher than the default, because AuthDNS, dns64d and the Measurer
-/// run on the same host. It is lower than the steps between the rates of a search.
+/// Limit for the pacing deviation, in per cent of the rate. It is higher than the default, because AuthDNS, dns64d and
+/// the Measurer run on the same host. At rates below 80,000 queries per second, it is smaller than the resolution of
+/// the searches.
 const WINDOW_LIMIT: f64 = 5.0;
 /// Maximum number of retries of an invalid trial. The limit is low: if the host is too busy for a trial, it is probably
 /// also too busy for a retry.

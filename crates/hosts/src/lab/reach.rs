@@ -1,5 +1,4 @@
-//! Check that the lab's links work: each end of a link must be able to resolve the link-layer
-//! address of the other end.
+//! Test of the lab's links: each end of a link must be able to resolve the link-layer address of the other end.
 //!
 //! A new link drops the first query for a link-layer address, and the kernel repeats that query only after a second.
 //! Packets sent during this second are lost. The lab therefore counts as ready only after both ends of each link have

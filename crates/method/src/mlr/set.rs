@@ -66,8 +66,8 @@ impl MlrSet {
             .collect()
     }
 
-    /// For each search, returns the number of missing replies at the first goal's upper bound, in the trial with the
-    /// highest loss.
+    /// For each search, returns the number of missing replies in one trial. This trial is the one with the highest loss
+    /// among the trials at the first goal's upper bound.
     pub fn failed_by(&self) -> &[Option<Shortfall>] {
         &self.failed_by
     }

@@ -118,8 +118,9 @@ pub(super) fn read(frame: &[u8], own: &HostAddresses) -> Option<Datagram> {
     })
 }
 
-/// True if this address can be the source or destination of a packet that arrives on a link. A loopback address (RFC
-/// 1122 §3.2.1.3; RFC 4291 §2.5.3) or an IPv4-mapped address (RFC 4291 §2.5.5.2) could give a client privileges.
+/// True if this address can be the source or destination of a packet that arrives on a link. Loopback addresses (RFC
+/// 1122 §3.2.1.3; RFC 4291 §2.5.3) and IPv4-mapped addresses (RFC 4291 §2.5.5.2) are not accepted. A server could
+/// otherwise grant privileges to a client with such a source address.
 fn is_host_address(address: IpAddr) -> bool {
     let is_nobodys = address.is_unspecified() || address.is_loopback() || address.is_multicast();
     !is_nobodys
