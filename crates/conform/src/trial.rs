@@ -457,7 +457,7 @@ fn for_dig(name: &str) -> Cow<'_, str> {
     format!("-q '{}'", name.replace('\'', r"'\''")).into()
 }
 
-/// Requirements for a reply that occur in many checks.
+/// Requirements that many checks impose on a reply.
 pub(crate) trait Judge {
     /// Requires this RCODE.
     ///

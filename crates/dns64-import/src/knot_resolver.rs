@@ -1,9 +1,9 @@
 //! Conversion of Knot Resolver configurations: kresd.conf (version 5, Lua) and config.yaml (version 6).
 //!
 //! The dns64 module of Knot Resolver ignores the DO bit. By default, the module excludes AAAA records in `::ffff/96`.
-//! This prefix equals `::/96`, although its authors intended the IPv4-mapped addresses (`::ffff:0:0/96`). If one record
-//! of an RRset is excluded, the whole RRset is ignored. Knot Resolver queries for A records only after an answer
-//! without AAAA records.
+//! This prefix equals `::/96`, although the authors of the module intended the IPv4-mapped addresses (`::ffff:0:0/96`).
+//! If one record of an RRset is excluded, the whole RRset is ignored. Knot Resolver queries for A records only after an
+//! answer without AAAA records.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -204,7 +204,8 @@ fn load(module: &Node, draft: &mut Draft) {
     }
 }
 
-/// Sets the prefix and the AAAA records to ignore. The text of the prefix may end with `/96`.
+/// Sets the translation: `prefix`, whose text may end with `/96`, and `exclude`, the addresses of AAAA records to
+/// ignore.
 fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, draft: &mut Draft) {
     let address = prefix.map(|text| text.strip_suffix("/96").unwrap_or(text).parse::<Ipv6Addr>());
     let prefix = match address {
@@ -227,7 +228,7 @@ fn translate(prefix: Option<&str>, exclude: Option<Addresses>, origin: Origin, d
     };
 }
 
-/// Sets the prefix and the AAAA records to ignore from a Lua or YAML table.
+/// Sets the translation (see [`translate`]) to the values in a Lua or YAML table.
 fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
     let mut exclude = None;
     for (key, node) in table.entries() {
@@ -433,7 +434,7 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
 }
 
 /// Converts views that refuse clients or disable synthesis. If several views match an address, the view with the
-/// smallest network applies. For any other key of a view, a note is added.
+/// smallest network applies. For each part of a view that cannot be converted, a note is added.
 fn views_yaml(views: &[Node], draft: &mut Draft) {
     let (mut allowed, mut untranslated) = (everything(true), everything(false));
     for view in views {

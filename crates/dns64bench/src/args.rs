@@ -705,9 +705,9 @@ pub(crate) struct ReferenceDut {
     /// Fraction of the queries, from 0 to 1, that get a reply with a wrong address
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = Share::ZERO, help_heading = FAULTS)]
     pub(crate) wrong_share: Share,
-    /// Probability, from 0 to 1, that the server leaves one query of a trial unanswered, half a second after the
-    /// trial's start. This does not depend on the query rate. The first query after a pause of 100 ms counts as the
-    /// start of a new trial
+    /// Probability, from 0 to 1, that the server leaves one query of a trial unanswered. This query is the first that
+    /// arrives at least half a second after the trial's start. The probability does not depend on the query rate. The
+    /// first query after a pause of 100 ms counts as the start of a new trial
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true, default_value_t = 0.0, value_parser = parse_fraction, help_heading = FAULTS)]
     pub(crate) failing_trials: f64,
     /// Seed for the random decisions of --failing-trials and --delay

@@ -406,7 +406,8 @@ impl Questions {
 }
 
 impl IntervalFiles {
-    /// Returns the length of the intervals, or `None` if no file needs intervals.
+    /// Returns the length of the intervals for which statistics are written, or `None` if the user requested no such
+    /// file.
     ///
     /// # Errors
     /// Returns an error if the length is given without a file.

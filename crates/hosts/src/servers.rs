@@ -193,7 +193,7 @@ const OWN_PREFIXES: [&str; 6] = [
     "3fff:64:64:64::/64",
     "3fff:64:64:64:0:64::/96",
 ];
-/// The two prefixes of the configuration for conformance checks that need several prefixes.
+/// The two prefixes that are configured together for the conformance checks that need several prefixes.
 const SEVERAL: [&str; 2] = ["3fff:64:64:64:0:64::/96", "3fff:65:65::/48"];
 
 impl Dut {

@@ -86,7 +86,7 @@ impl Disciplines {
     }
 }
 
-/// Returns the root queueing disciplines of all interfaces of the calling thread's network namespace that are up.
+/// Returns the root queueing disciplines of all interfaces that are up in the calling thread's network namespace.
 ///
 /// # Errors
 /// See [`Disciplines::open`] and [`Disciplines::sample`].
@@ -158,9 +158,10 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// Adds a sample of the counters at the time `now`. Considers the packets that have left since the last sample, and
-    /// calls `waited` for each group of them. The arguments of `waited` are a lower bound for the waiting time of the
-    /// group, and the number of its packets. The number is estimated from the octets (see `share_of`).
+    /// Adds a sample of the counters at the time `now`. The packets that have left since the last sample are divided
+    /// into groups: the packets of one group arrived between the same two samples. Calls `waited` for each group if the
+    /// lower bound for its waiting time is above zero. The arguments of `waited` are this lower bound, and the number
+    /// of packets in the group. The number of packets is estimated from the octets (see `share_of`).
     pub fn sample(&mut self, now: Nanos, queue: &Queueing, mut waited: impl FnMut(Nanos, u64)) {
         let last = self.last.replace((now, queue.left, queue.packets));
         let arrived = queue.left + u64::from(queue.backlog);

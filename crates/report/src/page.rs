@@ -112,7 +112,7 @@ impl Section {
         out + &self.rest
     }
 
-    /// Returns the entries for the section in the table of contents.
+    /// Returns the section's entries for the table of contents.
     fn contents(&self) -> String {
         let mut entries = String::new();
         for figure in &self.figures {

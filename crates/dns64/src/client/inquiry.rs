@@ -68,7 +68,8 @@ impl Repeat {
     }
 }
 
-/// Replies to send if the target of an alias has no records.
+/// Replies to a PTR query for a local alias with a target that has no records: one if the target does not exist
+/// (NXDOMAIN), and one for NODATA.
 #[derive(Clone, Debug)]
 struct NegativeReplies {
     name_error: LocalAnswer,
@@ -153,7 +154,7 @@ impl Inquiry {
     }
 
     /// True if a reply is possible without an answer to `asked`, the question of the last step. This is the case if
-    /// `asked` is an AAAA query for the target of an address hint.
+    /// `asked` is an AAAA query for the target of an HTTPS or SVCB record with address hints.
     pub(crate) fn is_optional(&self, asked: &KeyBuf) -> bool {
         matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB) && asked.qtype() == rtype::AAAA
     }
@@ -208,8 +209,8 @@ impl Inquiry {
         }
     }
 
-    /// Returns the AAAA question for the target of an address hint, if that question must be
-    /// resolved before the reply.
+    /// Returns the AAAA question that must be resolved before the reply, or `None` if there is none. The question is
+    /// for the target of an HTTPS or SVCB record with address hints.
     #[inline]
     fn open_target(&self, reply: &Reply<'_>, rules: &Rules<'_>) -> Option<KeyBuf> {
         let has_hints = matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB);

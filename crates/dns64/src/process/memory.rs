@@ -57,7 +57,7 @@ pub(super) struct MemoryLimit {
 pub(super) enum MemoryKind {
     /// Resident memory.
     Resident,
-    /// Address space, whether it is in use or not.
+    /// Address space, including the parts that are not in use.
     AddressSpace,
 }
 

@@ -121,8 +121,9 @@ impl Answer {
         Answer::parse_in(message, question, limits, None)
     }
 
-    /// Parses `message` as the answer to `question` (name in lower case, type, class). The answer is cut at the first
-    /// alias to a name outside `scope`, and contains no other records of names outside `scope`.
+    /// Parses `message` as the answer to `question` (name in lower case, type, class). The answer is cut after the
+    /// first alias that leads to a name outside `scope`. Records owned by names outside `scope` are removed, unless
+    /// they prove the absence of data.
     ///
     /// # Errors
     ///

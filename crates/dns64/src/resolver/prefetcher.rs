@@ -23,7 +23,7 @@ const LEAST_TTL: u32 = 10;
 const SLOTS: usize = 4_096;
 /// Number of client queries after which one more refresh is permitted.
 const QUESTIONS: u32 = 10;
-/// Maximum number of refreshes in a row, after enough client queries without a refresh.
+/// Maximum number of refreshes in a row. Client queries that would permit further refreshes are not counted.
 const SAVED: u32 = 100;
 
 /// Selection of the answers to refresh.
@@ -31,7 +31,8 @@ const SAVED: u32 = 100;
 pub(super) struct Prefetcher {
     /// Hashes of the questions that were asked exactly once while the cached answer was in the last tenth of its TTL.
     once: Box<[Option<KeyHash>]>,
-    /// Number of client queries that have not yet been used to permit a refresh.
+    /// Number of client queries that count towards the next refreshes. Each refresh subtracts [`QUESTIONS`] from this
+    /// number.
     saved: u32,
 }
 

@@ -134,7 +134,8 @@ struct Connection {
     peer: u64,
     /// True after the whole request has been read from the connection.
     is_busy: bool,
-    /// Sender that belongs to the connection. Dropping the sender closes the connection.
+    /// Sending end of a channel. If it is dropped, the receiver returned by [`Open::enter`] completes, and the
+    /// connection is closed.
     _close: oneshot::Sender<()>,
 }
 

@@ -44,7 +44,7 @@ pub enum HostError {
         /// Error reported by ssh or the system.
         why: String,
     },
-    /// The host has a different version of dns64bench.
+    /// The versions of dns64bench on the host and on this machine differ.
     #[error(
         "host {host} has dns64bench {theirs}, this is {ours}: install the same build on all hosts"
     )]
@@ -252,7 +252,7 @@ impl Machine {
         [&[self.greeting.program.to_string_lossy().into_owned()], arguments].concat()
     }
 
-    /// Returns the CPU time, in seconds, of processes and their descendants.
+    /// Returns the CPU time, in seconds, of the processes `ids` and of their descendants.
     ///
     /// # Errors
     /// Returns an error if the host is unreachable.
@@ -276,7 +276,8 @@ impl Machine {
         }
     }
 
-    /// Returns the smallest CPU quota of processes and their descendants, in thousandths of a CPU.
+    /// Returns the smallest CPU quota, in thousandths of a CPU, among those of the processes `ids` and of their
+    /// descendants.
     ///
     /// # Errors
     /// Returns an error if the host is unreachable.
@@ -294,8 +295,8 @@ impl Machine {
         !id.is_empty() && *id == other.greeting.boot_id
     }
 
-    /// Returns the CPUs on which the threads of processes and of their descendants may run.
-    /// Processes that have ended are omitted.
+    /// Returns the CPUs on which the threads of the processes `ids`, and of their descendants, may run. Processes that
+    /// have ended are omitted.
     ///
     /// # Errors
     /// Returns an error if the host is unreachable.

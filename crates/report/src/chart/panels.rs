@@ -9,7 +9,7 @@ use crate::chart::lines::over_time;
 use crate::chart::scale::Scale;
 use crate::format::number;
 
-/// Height of a panel with its name.
+/// Height of a panel, including the first line of its name.
 const PANEL: f64 = 92.0;
 const DIAGRAM: f64 = 66.0;
 const BOTTOM: f64 = 46.0;

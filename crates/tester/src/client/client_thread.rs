@@ -167,8 +167,8 @@ pub(super) struct ClientThread<'a> {
     next_port: usize,
     cursor: Cursor,
     start: Nanos,
-    /// True if as many queries as allowed were in flight after the last sending; false if sending stopped earlier to
-    /// read responses.
+    /// True if the last call of `send_all` sent all allowed queries; false if it stopped after a burst so that
+    /// responses are read.
     is_filled: bool,
     pub(super) tally: Tally,
 }
@@ -298,8 +298,8 @@ impl<'a> ClientThread<'a> {
         clock::sleep_until(next.clamp(now + PAUSE, now + Nanos::from_millis(1)));
     }
 
-    /// Sends queries until the allowed number is in flight, at a rate of at most `most` queries per second. Returns
-    /// false when there are no more queries.
+    /// Sends queries from each port until no further query is allowed, or until a burst is complete. The rate is at
+    /// most `most` queries per second. Returns false after the time `end`, or when there are no more queries.
     fn send_all(&mut self, end: Option<Nanos>, most: Option<Qps>) -> bool {
         let mut now = clock::now();
         if end.is_some_and(|end| now >= end) {
@@ -675,7 +675,7 @@ impl Arrival<'_> {
     }
 }
 
-/// Returns the current time for signatures.
+/// Returns the current time in seconds since 1970, for TSIG records.
 fn unix_seconds() -> u64 {
     clock::wall().0 / Nanos::SECOND.0
 }

@@ -309,8 +309,8 @@ impl Source {
 /// line of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    /// Index of the next name, counted from the name at position `first`; for a query file, offset of the next
-    /// question.
+    /// For generated names, index of the next name; index 0 is the name at position `first` in the block. For a query
+    /// file, offset of the next question.
     at: u64,
     end: u64,
     first: u64,

@@ -60,8 +60,8 @@ fn clear_if(reply: &mut Message, rtype: Rtype) {
     }
 }
 
-/// Returns true if the owner contains the label `b`, which means that the owner is in the zone `b.ZONE`. The label
-/// `hop` defines aliases for names in this zone.
+/// Returns true if the owner contains the label `b`, which means that the owner is in the zone `b.ZONE`. This zone
+/// contains the targets of the aliases that the label `hop` defines.
 fn is_other(record: &Record) -> bool {
     record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
 }

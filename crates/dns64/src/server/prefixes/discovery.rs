@@ -84,11 +84,10 @@ async fn query_while(
     }
 }
 
-/// Returns the prefixes of the first upstream in the list that announces at least one prefix. If
-/// all upstreams have answered and none announces a prefix, the announcement is empty. If no
-/// upstream announces a prefix and at least one has not answered, the result is `None`. All
-/// upstreams are queried in parallel, because waiting for one dead upstream after the other could
-/// take so long that a known prefix expires.
+/// Returns the announcement of the first upstream in the list that announces at least one prefix. If all upstreams have
+/// answered and none announces a prefix, returns an announcement without prefixes. If no upstream announces a prefix
+/// and at least one has not answered, the result is `None`. All upstreams are queried in parallel, because waiting for
+/// several dead upstreams in turn could take so long that a known prefix expires.
 async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
     let asked = |&upstream| Box::pin(timeout(PATIENCE, ask_one(upstream)));
     let mut asked: Vec<_> = upstreams.iter().map(|to| (asked(to), None)).collect();
