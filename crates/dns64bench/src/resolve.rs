@@ -490,7 +490,8 @@ impl ClosedLoop {
         })
     }
 
-    /// Plans experiment `number` of dns64perf2, which queries 256 names. Each experiment has different names.
+    /// Plans experiment `number` of dns64perf2. Each experiment queries 256 names, and no name belongs to two
+    /// experiments.
     ///
     /// # Errors
     /// Returns an error if the names of the experiment are outside the name space. With valid arguments, this error

@@ -41,9 +41,9 @@ pub struct UpstreamQueries {
     pub aaaa_repeats: u64,
 }
 
-/// Additional tolerance, in names, for the fraction of names with AAAA records. The fraction is exact only over
-/// multiples of 100 names, because names with AAAA records recur in a pattern of 100 names. A trial may end within the
-/// pattern.
+/// Additional tolerance for the fraction of names with AAAA records, as a number of names. The fraction is exact only
+/// for multiples of 100 names, because names with AAAA records recur in a pattern of 100 names. A trial may end within
+/// the pattern.
 pub const PATTERN: f64 = 2.0;
 
 /// Additional tolerance, in standard deviations, for the fraction of names with AAAA records in a failed trial.
@@ -72,7 +72,7 @@ pub struct Real {
     /// Fraction of the queried names that have an AAAA record; absent if no name was queried.
     pub aaaa_share: Option<f64>,
     /// Observed cache hit rate: fraction of valid replies for which the DUT sent no AAAA query to AuthDNS. The value is
-    /// negative if the DUT sent queries for more names than it answered.
+    /// negative if the number of names for which the DUT queried AuthDNS exceeds the number of valid replies.
     pub cached_share: f64,
     /// Number of upstream queries of types A and AAAA per valid reply, including retries.
     pub questions_per_query: f64,

@@ -8,8 +8,8 @@
 //!
 //! The program, its workers and its threads always need some memory (`base`). Under the worst load, queries in flight
 //! and TCP replies need further memory (`others`). The cache gets the rest of the limit, but at least half of the
-//! memory above `base`. A small memory limit therefore suffices for a full cache under a usual load. A large limit
-//! also suffices for the worst load that `[limits]` allows.
+//! memory above `base`. With a small limit, a full cache therefore fits only under a usual load. With a large limit, it
+//! also fits under the worst load that `[limits]` allows.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -24,9 +24,9 @@ const MIB: u64 = 1 << 20;
 const PROGRAM: u64 = 12 * MIB;
 /// Resident memory of a worker under load, in octets.
 const WORKER: u64 = 6 * MIB;
-/// Additional address space of the program's file and libraries, in octets.
+/// Address space, in octets, of the program's file and libraries in addition to their resident memory.
 const MAPPED: u64 = 24 * MIB;
-/// Additional address space of a thread's stack, in octets.
+/// Address space, in octets, of a thread's stack in addition to the thread's resident memory.
 const STACK: u64 = 2 * MIB + 4 * KIB;
 /// Number of threads other than workers: main, TCP, log, query log and dnstap.
 const OTHER_THREADS: u64 = 5;

@@ -18,8 +18,8 @@ use super::outcome::CachedAnswer;
 /// requests.
 const LEAST_TTL: u32 = 10;
 /// Number of slots in the table of questions. A slot stores a question that was asked once in the last tenth of the TTL
-/// of its cached answer. A different question may overwrite the slot. With very many different questions, a frequent
-/// question may therefore be refreshed only after its third request.
+/// of its cached answer. A different question may overwrite the slot. The answer to the overwritten question is then
+/// refreshed at least one request later.
 const SLOTS: usize = 4_096;
 /// Number of client queries after which one more refresh is permitted.
 const QUESTIONS: u32 = 10;

@@ -263,9 +263,8 @@ impl Machine {
         }
     }
 
-    /// Returns the CPU time that other programs have used so far, in seconds. The processes `ours`,
-    /// dns64bench and kernel threads are excluded. Returns `None` if the host does not report all
-    /// of its processes.
+    /// Returns the CPU time that other programs have used so far, in seconds. The sum excludes dns64bench, kernel
+    /// threads, and the processes `ours`. Returns `None` if the host does not report all of its processes.
     ///
     /// # Errors
     /// Returns an error if the host is unreachable.

@@ -86,7 +86,7 @@ pub fn unknown_placeholder_error(word: &str) -> String {
     )
 }
 
-/// Returns the first unknown placeholder. Shell variables such as `${name}` are ignored.
+/// Returns the first unknown placeholder in `text`. Shell variables such as `${name}` are ignored.
 pub fn unknown_placeholder(text: &str) -> Option<&str> {
     text.match_indices('{').find_map(|(at, _)| {
         let inside = text[at + 1..].split_once('}')?.0;

@@ -28,8 +28,8 @@ impl Scale {
         }
     }
 
-    /// Creates a scale on which all `values` are legible. The scale includes the highest of
-    /// `values` and `tops`. Values at or below 0 are at the lower end of the scale.
+    /// Creates a scale on which all `values` are legible. The scale extends at least to the highest number in `values`
+    /// and `tops`. Values at or below 0 are at the lower end of the scale.
     pub(super) fn for_all(values: &[f64], tops: impl Iterator<Item = f64>) -> Scale {
         let highest = values.iter().copied().chain(tops).fold(0.0, f64::max);
         let positive = values.iter().copied().filter(|v| *v > 0.0);

@@ -269,7 +269,8 @@ impl<'a> ClientThread<'a> {
         }
     }
 
-    /// Returns the connection error if all attempts to connect have failed for at least the query timeout.
+    /// Returns a connection error if none of the thread's attempts to connect has succeeded within the time limit. The
+    /// limit is the query timeout, but at least 1 s, from the first attempt on.
     fn is_unreachable(&mut self, now: Nanos) -> Option<io::Error> {
         if self.settings.transport != Transport::Tcp || self.tally.connections.made > 0 {
             return None;

@@ -173,7 +173,8 @@ impl QueryFile {
         Ok(())
     }
 
-    /// Returns a warning for each of the first malformed lines of the file `path`, and one warning for all others.
+    /// Returns a warning for each of the first [`WARNINGS`] malformed lines of the file `path`, and one warning for all
+    /// further malformed lines.
     pub fn warnings(&self, path: &Path) -> Vec<String> {
         let (path, skipped) = (path.display(), &self.skipped);
         let first = skipped.first.iter();

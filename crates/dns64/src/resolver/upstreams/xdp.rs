@@ -232,7 +232,7 @@ impl XdpRoute {
     }
 }
 
-/// Interface and addresses for a query over AF_XDP.
+/// Interface, Ethernet addresses and socket addresses for a query over AF_XDP.
 pub(super) struct XdpPath<'a> {
     outbox: &'a mut Outbox,
     link: EthernetLink,

@@ -151,7 +151,7 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// Returns the settings that are actually used for sending if the sender threads have this priority.
+    /// Returns the send settings of the trial, for its result. `priority` is the actual priority of the sender threads.
     pub(super) fn sending(&self, priority: Priority) -> Sending {
         Sending {
             threads: self.plan.threads,
@@ -260,7 +260,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Returns the number of the pair's source ports.
+/// Returns how many source ports the pair with the index `pair` has.
 fn ports_of(pair: u16, plan: &TrialPlan) -> u16 {
     (plan.source_ports - pair).div_ceil(plan.threads)
 }
