@@ -177,9 +177,10 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
     }
 }
 
-/// Returns the confidence interval for the ratio that is expected after the given numbers of searches. The results of
-/// further searches are assumed to vary as much as those of the existing ones. A server for which at least
-/// [`LEAST_SEARCHES`] searches are requested must already have a search.
+/// Returns the confidence interval that is expected for the ratio of the medians. `searches` contains the assumed
+/// numbers of searches of the baseline and of the candidate. The results of further searches are assumed to vary as
+/// much as those of the existing ones. A server for which at least [`LEAST_SEARCHES`] searches are requested must
+/// already have a search.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES {
@@ -234,7 +235,8 @@ fn wanted(baseline: &Searches, candidate: &Searches, limit: f64) -> WouldDecide 
     WouldDecide::Searches(enough)
 }
 
-/// Returns the tail probability that makes the bootstrap interval of `n` values a 95 % interval.
+/// Returns a probability p for the bootstrap of `n` values: the interval from the percentile for p to the percentile
+/// for 1 − p is a 95 % interval.
 fn tail(n: usize) -> f64 {
     let n = n.max(2) as f64;
     normal_below(-((n / (n - 1.0)).sqrt() * student(n - 1.0)))

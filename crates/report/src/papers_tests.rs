@@ -193,8 +193,8 @@ fn plan() -> Plan {
     plan
 }
 
-/// Capacity of a simulated DUT in queries per second and core. It is small enough that the rates
-/// for two cores, plus 1 %, are within the range of the plan.
+/// Capacity of a simulated DUT in queries per second and core. The value is small enough for the plan: even the rates
+/// of two cores plus 1 % are within the plan's search range.
 const CAPACITY: u64 = 15_000;
 
 /// Returns a journal in which all trials differ. The journal is created only once, because its
@@ -268,8 +268,7 @@ struct Searched {
     median: f64,
     min: f64,
     max: f64,
-    /// Each search has a lowest rate that failed; this is the largest of these rates. Absent if one of the searches has
-    /// no failed rate.
+    /// Largest of the searches' lowest failed rates. Absent if one of the searches has no failed rate.
     failed: Option<u64>,
 }
 
@@ -501,8 +500,8 @@ fn compare(
     if found == columns { Ok(()) } else { Err(at(&format!("{found:?} is not {columns:?}"))) }
 }
 
-/// Returns the expected tables of a DUT. The DUT `calibration` is measured with each AuthDNS, but
-/// only in the worst case.
+/// Returns the expected tables of a DUT. For the DUT `calibration`, this is only the first table in [`WANTED`], because
+/// this DUT is measured only in the worst case (with each AuthDNS).
 fn wanted_of(dut: &DutPlan) -> &'static [Wanted] {
     if dut.measure.is_some() { &WANTED[..1] } else { &WANTED }
 }
@@ -510,7 +509,7 @@ fn wanted_of(dut: &DutPlan) -> &'static [Wanted] {
 /// Tables and figures of a report, which are compared with the expected contents in [`WANTED`].
 struct Shown {
     tables: Vec<Table>,
-    /// The run from which the figures are drawn when a test requests them.
+    /// The only run in the report. Its figures are drawn when a test requests them.
     runs: [Run; 1],
 }
 

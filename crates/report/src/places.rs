@@ -18,7 +18,8 @@ pub(crate) trait PointWords {
     /// Returns caveats about the result, or the reason for its absence; empty if there is neither.
     fn mark(&self) -> String;
 
-    /// Returns the DUT's number of cores, or a description of its actual CPU placement.
+    /// Returns the observed CPU placement of the DUT as text. If no placement was observed, the text contains the
+    /// requested number of cores.
     fn ran_on(&self) -> String;
 
     /// Returns the heading of a column or row: the requested cores or CPU placement, and any deviation from the

@@ -111,8 +111,9 @@ pub struct ReferenceCounters {
 /// If the client pauses within a trial, the bucket collects tokens for at most the time `burst`. The queries that
 /// arrive together after the pause are thus answered. After a pause of [`TokenBucket::NEW_TRIAL`], the next query
 /// begins a new trial. The bucket is then filled on credit, because the first queries of a trial may also arrive
-/// together. The credit is paid back over the first half second. From then on, at most capacity · time queries have
-/// been answered, so a trial of half a second or more above the capacity loses queries.
+/// together. The credit is paid back over the first half second. From then on, the number of answered queries is at
+/// most the capacity multiplied by the time since the trial began. A trial of at least half a second therefore loses
+/// queries if its rate is above the capacity.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBucket {
     /// Interval between two tokens, in units of 2⁻²⁰ ns. The rounding error is at most one query in several hours.
@@ -130,7 +131,8 @@ pub(crate) struct TokenBucket {
 impl TokenBucket {
     /// Pause after which the next query begins a new trial.
     pub(crate) const NEW_TRIAL: Nanos = Nanos::from_millis(100);
-    /// Time after the beginning of a trial at which the initial tokens of the bucket no longer raise the answered rate.
+    /// Time from the beginning of a trial until the whole credit is paid back. From then on, the credit no longer
+    /// raises the answered rate.
     pub(crate) const REPAYMENT: Nanos = Nanos::from_millis(500);
 
     const SCALE: u32 = 20;

@@ -351,8 +351,8 @@ fn in_words(all: &[String]) -> String {
     }
 }
 
-/// If a value is not a whole number within the bounds, returns a description of the allowed numbers for an error
-/// message.
+/// If a value is not a whole number within the bounds of `schema`, returns a description of the allowed numbers for an
+/// error message. Otherwise returns `None`.
 fn number(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     let bound = |key: &str| schema[key].as_i64().map(i128::from);
     let (least, most) = (bound("minimum"), bound("maximum"));
@@ -370,7 +370,8 @@ fn number(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     })
 }
 
-/// If a value is not a number, returns a description of the allowed numbers for an error message.
+/// If a value is not a number, returns a description of the allowed numbers for an error message. Otherwise returns
+/// `None`.
 fn real(value: &DeValue<'_>, schema: &Value) -> Option<String> {
     let bounds = (schema["minimum"].as_f64(), schema["maximum"].as_f64());
     (!value.is_integer() && !value.is_float()).then(|| match bounds {

@@ -139,7 +139,7 @@ pub struct SelfTestSending {
 }
 
 impl SearchPlan {
-    /// Returns the range and the number of searches. The searches have no probes.
+    /// Returns the range and the number of searches. In these searches, no short trials precede the full-length trials.
     pub fn set(&self) -> SetPlan {
         SetPlan { range: self.range, repeat: self.repeat, probes: false }
     }

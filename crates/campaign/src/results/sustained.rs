@@ -76,7 +76,7 @@ pub struct Latency {
 pub struct NodeResult {
     /// Number of the NUMA node; absent for the sum of all nodes.
     pub node: Option<usize>,
-    /// Number of pages allocated on this NUMA node as intended.
+    /// Number of pages allocated on this NUMA node while it was the preferred node.
     pub hit: Summary,
     /// Number of pages allocated on this NUMA node although a different node was preferred.
     pub miss: Summary,
@@ -141,8 +141,8 @@ pub(super) struct ValidTrials<'a> {
 }
 
 impl<'a> ValidTrials<'a> {
-    /// Collects the valid trials of a measurement point. `replay` contains the trials of the point. There is none
-    /// (`None`) if the rate depends on a different point that has no result.
+    /// Collects the valid trials of a measurement point. `replay` contains the trials of the point. It is `None` if the
+    /// rate depends on a different point that has no result.
     pub(super) fn new(
         recorded: &Recorded<'_>,
         point: &Point,
@@ -171,9 +171,9 @@ impl<'a> ValidTrials<'a> {
     }
 }
 
-/// Returns the result of the trials at one rate. `replay` contains the trials. The result is `None` if the rate depends
-/// on a different measurement point that has no result. `duration` is the duration of sending in each trial, in
-/// seconds. The first `transient` seconds of each trial are excluded from the CPU use.
+/// Returns the result of the trials at one rate. `replay` contains the trials. It is `None` if the rate depends on a
+/// different measurement point that has no result. `duration` is the duration of sending in each trial, in seconds. The
+/// first `transient` seconds of each trial are excluded from the CPU use.
 pub(super) fn result(
     recorded: &Recorded<'_>,
     point: &Point,

@@ -68,8 +68,8 @@ impl<H: Hosts> Campaign<'_, H> {
         }
     }
 
-    /// Stops the servers if the zone file has too few unused names for one more trial. The
-    /// restarted DUT has an empty cache, so the names can be used again.
+    /// Stops the DUT and AuthDNS if the zone file has too few unused names for one more trial. Both are then started
+    /// again. The restarted DUT has an empty cache, so the names can be used again.
     pub(super) fn ensure_names(
         &self,
         site: &mut Option<Testbed<H>>,

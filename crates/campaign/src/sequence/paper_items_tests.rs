@@ -1,5 +1,5 @@
-//! Tests of the tables and figures of the papers to which the measurement points of a plan
-//! contribute.
+//! Tests of the function that lists, for a measurement point, the tables and figures of the papers to which the point
+//! contributes.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -15,7 +15,8 @@ mod transport;
 
 use crate::mutant::Mutant;
 
-/// Returns all mutants, in the order of the files of checks.
+/// Returns all mutants, file by file. The order of the files is that of the check files in `conform`, followed by
+/// `proxies`.
 pub fn all() -> impl Iterator<Item = &'static Mutant> {
     let others = [
         rfc6147_other::MUTANTS,

@@ -138,8 +138,8 @@ fn change_octet(octets: &mut [u8], at: usize, change: impl Fn(u8) -> u8) {
 /// Label that follows the first label in the name of a mail host.
 const HOST: &[u8] = b"\x04host";
 
-/// Removes the second label of the queried name if this label is `host`. The new name has the same addresses. The test
-/// authoritative server therefore receives no query for the original name.
+/// Removes the second label of the queried name if this label is `host`. The test authoritative server has the same
+/// addresses for the new name as for the original name, but it receives no query for the original name.
 fn remove_host(query: &mut Message) {
     for question in &mut query.questions {
         question.name = with_octets(&question.name, |octets| {

@@ -77,7 +77,7 @@ impl Authority {
         &self.addresses
     }
 
-    /// Returns the zone in which labels define the behaviour of names, in lower case.
+    /// Returns the name, in lower case, of the zone in which labels define the behaviour of names.
     pub fn zone(&self) -> &Name {
         &self.shared.zones.zone
     }
@@ -162,7 +162,7 @@ fn serve_udp(socket: &Arc<UdpSocket>, shared: &Shared) {
     }
 }
 
-/// Returns a socket on a different port of the same address.
+/// Returns a new socket on the address of `socket`, with a different port.
 fn other_port_socket(socket: &UdpSocket) -> io::Result<UdpSocket> {
     UdpSocket::bind((socket.local_addr()?.ip(), 0))
 }

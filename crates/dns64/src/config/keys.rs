@@ -460,8 +460,8 @@ impl PrefixKeys {
         }
     }
 
-    /// Returns one mapping (prefix, IPv4 ranges and state) for each prefix that the entry currently
-    /// represents. `list` is the list that contains the entry.
+    /// Returns one mapping (prefix, IPv4 ranges and state) for each prefix that the entry currently represents. The
+    /// state depends on `list`, the list of entries that contains this entry.
     pub(super) fn mappings(
         &self,
         list: &[PrefixKeys],
@@ -520,7 +520,8 @@ pub(crate) struct DomainKeys {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<String>>")]
     pub(crate) exclude: Option<NetworkList<Ipv6Net>>,
-    /// Condition under which A records are queried. This mode takes precedence over the mode of a `[[forward]]` entry.
+    /// Condition under which A records are queried. This key takes precedence over the key `mode` of a `[[forward]]`
+    /// entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Mode>,
     /// If there is no usable A record, return the AAAA records that were ignored. IPv4-mapped
@@ -902,8 +903,8 @@ pub(crate) struct ForwardKeys {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) upstreams: Vec<Spanned<String>>,
-    /// Condition under which A records are queried. Without this key, the mode of the client's
-    /// group or of `[dns64]` applies.
+    /// Condition under which A records are queried. Without this key, the key `mode` of the client's group or of
+    /// `[dns64]` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Mode>,
 }

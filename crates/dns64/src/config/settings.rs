@@ -63,8 +63,8 @@ pub(crate) struct Route {
     pub domain: LowerName,
     /// Indices of the upstreams for this domain. The list is empty only if the settings contain no upstream.
     pub upstreams: Vec<usize>,
-    /// Condition under which A records are queried (key `mode`). It overrides the mode of the client's group. It does
-    /// not apply to domains with a mode in `[[domain]]` or `[[group.domain]]`.
+    /// Condition under which A records are queried (key `mode`). It overrides the key `mode` of the client's group. It
+    /// does not apply to domains with a key `mode` in `[[domain]]` or `[[group.domain]]`.
     pub mode: Option<Mode>,
 }
 
@@ -119,9 +119,10 @@ pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\
 const UPSTREAM_CONNECTIONS: usize = 100;
 
 impl Settings {
-    /// Reads and checks a configuration file. If `file` is `None`, the default configuration is used. `served` contains
-    /// the addresses of sockets that are already open, and is empty if the server opens its sockets later. These
-    /// addresses replace `listen` in the file. Addresses in the argument `listen` also replace those in the file.
+    /// Reads and checks a configuration file. If `file` is `None`, the default configuration is used. The server
+    /// listens on the addresses in `served`, which are those of sockets that are already open. If `served` is empty,
+    /// the server opens its sockets later, on the addresses in the argument `listen`. If this argument is also empty,
+    /// the listen addresses in the file apply.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or is not valid.
@@ -292,7 +293,7 @@ impl Settings {
         self.policies.of(client, name.wire())
     }
 
-    /// Returns the source of the policy for a client's query for `name`.
+    /// Returns the configuration entries that determine the policy for a client's query for `name`.
     pub(crate) fn policy_source(&self, client: IpAddr, name: &LowerName) -> PolicySource {
         self.policies.whose(client, name.wire())
     }
@@ -640,8 +641,8 @@ fn ttl_limits(cache: &CacheKeys) -> TtlLimits {
     }
 }
 
-/// Returns the control socket of a configuration. Other keys of the configuration need not be valid for this machine or
-/// this user.
+/// Returns the path of the control socket in a configuration file, or `None` if the file contains no such path. The
+/// other settings in the file need not be valid for this machine or this user.
 ///
 /// # Errors
 /// Returns an error if the file cannot be read, or is not a configuration.

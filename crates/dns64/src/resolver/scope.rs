@@ -36,8 +36,8 @@ impl UpstreamSets {
         UpstreamSets { by_domain, differ }
     }
 
-    /// Returns the scope of answers to a question for `name` (wire format, lower case), or `None`
-    /// if all names have the same upstreams.
+    /// Returns the set of names that have the same upstreams as `name` (wire format, lower case). Returns `None` if all
+    /// names have the same upstreams.
     #[inline]
     pub(crate) fn scope(&self, name: &[u8]) -> Option<Scope<'_>> {
         self.differ.then(|| Scope { sets: self, number: self.number(name) })

@@ -52,7 +52,7 @@ impl Replies {
         Replies { endpoints, addresses, queues, outboxes, drops, next_drop_check: Nanos(0), tap }
     }
 
-    /// Returns the replies that are queued for the rings with this index.
+    /// Returns the queued replies for the worker's AF_XDP rings at index `number`.
     pub(super) fn outbox(&mut self, number: usize) -> &mut Outbox {
         &mut self.outboxes[number]
     }
@@ -199,13 +199,15 @@ struct Drops {
 }
 
 impl Drops {
-    /// Starts to count from these values of the drop counters. `None` means that a counter could not be read.
+    /// Starts to count the growth of the drop counters from the values in `counters`. `None` means that a counter could
+    /// not be read.
     fn since(counters: impl Iterator<Item = Option<u32>>) -> Drops {
         Drops { last: counters.collect(), total: 0 }
     }
 
-    /// Returns the total growth of the counters up to these values. The value `None` means that a counter could not be
-    /// read. Its growth is then included in the result of a later call.
+    /// Returns the total growth of all drop counters since the start. `counters` contains their current values. If a
+    /// counter could not be read (`None`), its growth since the last successful read is included in the result of a
+    /// later call.
     fn count(&mut self, counters: impl Iterator<Item = Option<u32>>) -> u64 {
         for (last, counter) in self.last.iter_mut().zip(counters) {
             let Some(counter) = counter else { continue };

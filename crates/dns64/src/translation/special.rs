@@ -37,7 +37,7 @@ pub(crate) fn domains() -> impl Iterator<Item = &'static [u8]> {
 }
 
 /// Returns the answer to a question of class IN for a special-use name. Returns `None` for all other names. Also
-/// returns `None` if the domain of the `[[forward]]` entry for the name is the special-use domain or below it.
+/// returns `None` if the domain in the name's `[[forward]]` entry is the special-use domain or a subdomain of it.
 #[inline]
 pub(super) fn find_local(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Option<LocalAnswer> {
     // This fast check rejects nearly all other names, because their last letters differ from those of

@@ -308,8 +308,8 @@ impl Writer {
         self.jumping(0x05, Register::R0, Register::R0, 0, label);
     }
 
-    /// Appends a jump that is taken if a register equals `number`. Only the lower 32 bits are compared, because a
-    /// negative `number` would be extended to 64 bits.
+    /// Appends a jump that is taken if a register equals `number`. The jump compares only the lower 32 bits, because a
+    /// 64-bit comparison would sign-extend a negative `number`.
     fn jump_if_equal(&mut self, register: Register, number: i32, label: Label) {
         self.jumping(0x16, register, Register::R0, number, label);
     }

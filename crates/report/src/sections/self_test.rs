@@ -1,4 +1,4 @@
-//! Table, figure and rows of self-tests.
+//! Self-tests in the report: the table, the figure, and the rows of the CSV file.
 
 use campaign::plan::{Family, Point};
 use campaign::results::SelfTestResult;

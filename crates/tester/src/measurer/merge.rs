@@ -417,8 +417,8 @@ impl Totals {
     }
 }
 
-/// Combines the values that a fact has on different hosts. Returns the value that is worst for compliance. The order
-/// from worst to best is: true, unknown, false as stated by the user, false.
+/// Returns the worst value of a fact that has a value for each host. The fact is a disadvantage, such as a shared host.
+/// The order from worst to best is therefore: true, unknown, false as stated by the user, false.
 fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
     facts
         .max_by_key(|fact| match fact {

@@ -15,7 +15,7 @@ use super::plan::{Subject, TrialPlan};
 pub struct WrongReplies {
     /// The fault that the replies have in common.
     pub wrong: Wrong,
-    /// Address of the AAAA record in one of the replies, if there was one.
+    /// Address in an AAAA record of one of the wrong replies; `None` if no such address is known.
     pub example: Option<Ipv6Addr>,
     domain: Domain,
     names: NameRange,
@@ -107,7 +107,8 @@ impl WrongReplies {
     }
 }
 
-/// Returns true for the RCODEs that a server returns if it does not forward the zone's queries to AuthDNS.
+/// Returns true for the RCODEs with which a server replies if it does not forward queries for AuthDNS's zone to
+/// AuthDNS.
 fn is_denial(code: u8) -> bool {
     [Rcode::NXDOMAIN, Rcode::REFUSED].contains(&Rcode::new(code.into()))
 }
