@@ -142,11 +142,10 @@ impl Trie<'_> {
         outside.into_iter().filter_map(text).collect()
     }
 
-    /// Returns the two shortest lists that describe the set within a network. In the first list,
-    /// addresses without an entry are excluded; in the second list, they are included. The
-    /// algorithm is that of Draves, King, Venkatachary and Zill, "Constructing optimal IP routing
-    /// tables", 1999, DOI 10.1109/INFCOM.1999.749256. Instead of two next hops, this function uses
-    /// "included" and "excluded".
+    /// Returns two lists that describe the set within a network. Each list is as short as possible. In the first list,
+    /// addresses without an entry are excluded; in the second list, they are included. The algorithm is that of Draves,
+    /// King, Venkatachary and Zill, "Constructing optimal IP routing tables", 1999, DOI 10.1109/INFCOM.1999.749256.
+    /// Instead of two next hops, this function uses "included" and "excluded".
     fn entries(&self, ranges: &[Range], first: u128, len: u8) -> [Vec<Entry>; 2] {
         let last = first | u128::MAX.checked_shr((128 - self.bits + len).into()).unwrap_or(0);
         // Ranges that overlap this network.

@@ -48,7 +48,8 @@ pub struct PacingLimits {
 }
 
 impl Default for PacingLimits {
-    /// Returns the default limits: 1 % in any 100 ms window, 10 ms of lateness, and 0.001 % of the total.
+    /// Returns the default limits: a difference of 1 % in any 100 ms window and of 0.001 % in the total, and 10 ms for
+    /// the 99.9th percentile of lateness.
     fn default() -> Self {
         PacingLimits {
             window_100ms_pct: 1.0,
@@ -158,7 +159,7 @@ fn deviations(part: &Part, sent: &[u64], window: Nanos) -> impl Iterator<Item = 
 ///
 /// A deviation of one query is always allowed: a query due a microsecond before a window's end may rightly be sent in
 /// the next window. Windows in which no query is due are ignored. A delay at the end of a trial is still detected,
-/// because queries are then missing in earlier windows.
+/// because the delayed queries are missing in the windows in which they were due.
 fn worst_window(part: &Part, sent: &[u64], window: Nanos) -> f64 {
     deviations(part, sent, window)
         .filter(|(due, _)| *due > 0)

@@ -12,8 +12,7 @@ use crate::record::{Entry, VERSION};
 /// Returns the path of a run folder's journal.
 ///
 /// # Errors
-/// Returns an error if the folder contains no journal, or a journal with a different format
-/// version.
+/// Returns an error if the folder contains no journal, or a journal with a format version other than the current one.
 pub(super) fn journal_of(folder: &Path) -> Result<PathBuf, ArchiveError> {
     let path = folder.join("journal.jsonl");
     if !path.is_file() {

@@ -162,10 +162,9 @@ impl SearchPlan {
         TrialPlan { rate, first_name, ..self.trial.clone() }
     }
 
-    /// Estimates the number of names that the searches need if all trials are at the highest rate.
-    /// For a bisection, the estimate is an upper limit, because it includes every trial at full
-    /// length. For an MLRsearch, which can end early, the estimate includes only the trials that
-    /// decide the two bounds of each goal.
+    /// Estimates the number of names that the searches need if all trials are at the highest rate. For a bisection, the
+    /// estimate is an upper limit: it includes all possible trials, each with the full length. For an MLRsearch, which
+    /// can end early, the estimate includes only the trials that decide the two bounds of each goal.
     pub fn most_names(&self) -> u64 {
         if let Method::MlrSearch(goals) = &self.method {
             let of = |goal: &Goal| {

@@ -105,9 +105,9 @@ impl Losses {
 }
 
 impl HostLosses {
-    /// Starts counting the packets that this host loses between `ports` and the next hop. Arriving packets are counted
-    /// if their destination is one of the source addresses of `plan` or, by default, the address that the kernel
-    /// selects.
+    /// Starts counting the packets that this host loses between the sockets in `ports` and the next hop. Arriving
+    /// packets are counted if their destination is one of the source addresses of `plan` or, by default, the address
+    /// that the kernel selects.
     pub(super) fn begin(
         hop: ResolvedHop,
         ports: &[Arc<Ports>],
@@ -171,8 +171,9 @@ impl HostLosses {
         self.looked = now;
     }
 
-    /// Sums the losses after the pairs have ended. `datagrams` is the number of datagrams that the pairs read from
-    /// their sockets; this function reads the rest. `rings` is the number of packets that the pairs' rings dropped.
+    /// Sums the losses after the pairs of threads have ended. `datagrams` is the number of datagrams that these threads
+    /// read from their sockets; this function reads the rest. `rings` is the number of packets that their AF_XDP rings
+    /// dropped.
     pub(super) fn conclude(
         mut self,
         ports: &[Arc<Ports>],

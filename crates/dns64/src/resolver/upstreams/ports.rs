@@ -33,8 +33,9 @@ const USES: u32 = 10_000;
 /// Time after which a source port is replaced, so that a rarely queried server does not use the same port for days.
 const AGE: Nanos = Nanos(600 * Nanos::SECOND.0);
 /// Maximum number of queries that are sent from one source port in one pass of the event loop. It is half of the
-/// maximum number of queries per system call. Each further port needs one system call for its queries and one for their
-/// answers. With a maximum of eight queries, a server under load answered a sixth fewer queries than with this value.
+/// maximum number of queries per system call. A lower maximum would spread the queries over more ports, each with one
+/// system call for its queries and one for their answers. With a maximum of eight queries, a server under load answered
+/// a sixth fewer queries than with this value.
 const SHARE_A_PORT: u32 = 32;
 /// Maximum number of ids in use on a source port: half of all ids, so that random draws find a free
 /// id.
@@ -91,8 +92,8 @@ struct ServerPorts {
     /// The server's address when the last port was opened. It can change if the address is link-local, because a
     /// different interface may get the name in its zone identifier (`%eth0`).
     address: SocketAddr,
-    /// The source ports. Ports with an index above the permitted number (`allowed`) are from an older configuration.
-    /// They remain until no response is expected on them.
+    /// The source ports. Ports with an index of `allowed` or more are from an older configuration. They remain until no
+    /// response is expected on them.
     ports: Vec<Option<Port>>,
     /// Number of source ports that may be used; zero if the server is no longer configured.
     allowed: usize,
@@ -122,9 +123,9 @@ impl Ports {
         Ports { servers: Vec::new(), ways }
     }
 
-    /// Replaces the list of servers, each with its identifier and parameters. Source ports above a server's configured
-    /// number are closed when no response is expected on them. The ports of servers that are not in the list are closed
-    /// at once.
+    /// Replaces the list of servers, each with its identifier and parameters. If a server has more source ports than
+    /// configured, each surplus port is closed as soon as no response is expected on it. The ports of servers that are
+    /// not in the list are closed at once.
     pub(crate) fn configure(&mut self, servers: impl Iterator<Item = (ServerId, Access)>) {
         let mut before = std::mem::take(&mut self.servers);
         for (id, access) in servers {
@@ -369,7 +370,8 @@ impl ServerPorts {
         Ok(())
     }
 
-    /// Closes a source port if its index is above the configured number of ports and no response is expected on it.
+    /// Closes a surplus source port (with an index of `allowed` or more) if no response is expected on it and it is not
+    /// selected for the next query.
     fn close_if_done(&mut self, number: usize) {
         let is_extra = number >= self.allowed && self.turn.is_none_or(|(turn, _)| turn != number);
         if is_extra && self.ports[number].as_ref().is_some_and(Port::is_done) {
