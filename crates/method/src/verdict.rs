@@ -66,7 +66,7 @@ pub enum Missed {
     Nothing,
     /// The missed datagrams could not have changed the verdict, so a warning is sufficient.
     NotDecisive,
-    /// The trial would have passed if the missed datagrams were valid replies. The loss may therefore be the tester's
+    /// The trial failed, but it would have passed if all missed datagrams were valid replies. The loss may therefore be the tester's
     /// fault.
     Decides,
 }

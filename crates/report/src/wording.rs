@@ -38,8 +38,8 @@ fn with_interval(interval: &Interval) -> String {
     }
 }
 
-/// Formats the median, or returns the reason why there is none. If the median is a proven lower bound without an upper
-/// bound, "≥" precedes it.
+/// Formats the median, or returns the reason why there is none. If the searches prove that the rate is at least the
+/// median, but show no upper bound, "≥" precedes it.
 pub fn median(figures: &Figures) -> String {
     match (figures.median, figures.refuted_at) {
         _ if figures.n == 0 => "not measured".into(),

@@ -241,8 +241,8 @@ impl ReplyFrame {
         }
     }
 
-    /// Returns the target of an address hint if the AAAA records of this target must be queried before the reply is
-    /// written. `known` contains all upstream answers for the client query.
+    /// Returns the target of an HTTPS or SVCB record with address hints, if the AAAA records of this target must be
+    /// queried before the reply is written. `known` contains all upstream answers for the client query.
     pub(crate) fn open_target(
         &self,
         reply: &Reply<'_>,

@@ -109,7 +109,7 @@ pub(super) struct Udp {
 pub(super) struct Tcp {
     pub(super) server: ServerId,
     pub(super) cause: TcpCause,
-    /// Becomes true once a connection slot is free and the server is queried.
+    /// Becomes true once a connection slot is free, shortly before the query is sent.
     pub(super) begun: Arc<AtomicBool>,
     /// State of the fetch over UDP. The fetch returns to this state if the server does not answer over TCP.
     pub(super) before: Udp,
@@ -196,7 +196,7 @@ impl State {
     }
 
     /// Changes the fetch from UDP to TCP, in order to query `server`. Has no effect and returns false if the fetch is
-    /// not in the UDP state. `begun` becomes true once a connection slot is free and the query is sent.
+    /// not in the UDP state. `begun` becomes true once a connection slot is free, shortly before the query is sent.
     pub(super) fn switch_to_tcp(
         &mut self,
         server: ServerId,

@@ -15,7 +15,7 @@ pub struct Dot {
     pub range: (f64, f64),
     /// The values of all repetitions, each shown as a small dot; may be empty.
     pub each: Vec<f64>,
-    /// True if the value is a proven lower bound without an upper bound. A bar then has "≥" before
+    /// True if the searches prove only that the rate is at least this value. A bar then has "≥" before
     /// its value, and a curve shows a triangle.
     pub at_least: bool,
     /// True if the trials failed. A bar is then hollow, and a curve shows a cross at the axis
