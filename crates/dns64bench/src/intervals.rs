@@ -111,8 +111,8 @@ impl Load<'_> {
         Ok(out.flush()?)
     }
 
-    /// Returns the objects of dns-metrics: a header, the statistics of each interval, and the statistics of the whole
-    /// measurement.
+    /// Returns the JSON objects of an output in DNS-OARC's dns-metrics format: a header, the statistics of each
+    /// interval, and the statistics of the whole measurement.
     fn objects(&self) -> Vec<Value> {
         let (width, sum) = (self.intervals.width, self.intervals.sum());
         let id = format!("{}-{}", self.began.0, std::process::id());

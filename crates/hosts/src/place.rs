@@ -112,8 +112,8 @@ impl CpuPlacement {
         self.cores() == Ok(cores)
     }
 
-    /// Returns the number of cores for which [`CpuPlacement::is_cores`] is true. If it is not true for any number,
-    /// returns an error that contains a description of the placement.
+    /// Returns the number of cores n for which [`CpuPlacement::is_cores`] with the argument n is true. If it is not
+    /// true for any number, returns an error that contains a description of the placement.
     fn cores(&self) -> Result<usize, String> {
         let threads = |n: usize| counted(n as u64, "thread", "threads");
         let cpus = |n: usize| counted(n as u64, "CPU", "CPUs");

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! If AuthDNS receives a query for the same name again within the trial's timeout, this query is a *retry* of the DUT.
-//! If the repeated query arrives later, the name was not in the DUT's cache, because the Measurer repeats cached names
-//! no sooner than 1.5 timeouts after their first query.
+//! If the repeated query arrives later, the Measurer has caused it: it repeats a name no sooner than 1.5 timeouts after
+//! the first query. The name was then missing in the DUT's cache.
 
 use serde::{Deserialize, Serialize};
 

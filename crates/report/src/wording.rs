@@ -112,8 +112,8 @@ pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
     reasons.iter().map(lower_bound).collect()
 }
 
-/// Describes a goal of an MLRsearch: `at most 0.5 % lost in all but 50 % of 21 s, in trials of 1 s`. The duration of
-/// the full-length trials is omitted if it is equal to the duration sum.
+/// Describes a goal of an MLRsearch: `at most 0.5 % lost in all but 50 % of 21 s, in trials of 1 s`. The second part is
+/// omitted if a single trial is as long as all trials together must be ("duration sum" in RFC 9971).
 pub fn goal(goal: &Goal) -> String {
     let percent = |share: f64| number(share * 100.0);
     let seconds = number(goal.duration_sum.as_secs_f64());

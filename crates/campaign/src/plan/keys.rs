@@ -50,8 +50,8 @@ pub struct Keys {
     /// (`cached-shares`); default: the first core count.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
-    /// Trials at fractions of the rate that the DUT reached in the worst case (median of the
-    /// searches). The results are the DUT's CPU use and latency.
+    /// Trials at fractions of the DUT's worst-case rate (median of its worst-case searches). The results are the DUT's
+    /// CPU use and latency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
     /// Trials at constant rates. The results are the DUT's CPU use, latency and memory.
@@ -123,8 +123,7 @@ pub struct DutKeys {
     /// (`cached-shares`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares_at: Option<Vec<PlacementRef>>,
-    /// Trials of this DUT at fractions of the rate that it reached in the worst case (median of the
-    /// searches).
+    /// Trials of this DUT at fractions of its worst-case rate (median of its worst-case searches).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loads: Option<Loads>,
     /// Trials of this DUT at constant rates.
@@ -268,13 +267,12 @@ pub struct ConstantRates {
     pub repeat: u32,
 }
 
-/// `[measure.loads]`: trials at fractions of the rate that the DUT reached in the worst case
-/// (median of the searches).
+/// `[measure.loads]`: trials at fractions of the DUT's worst-case rate (median of its worst-case searches).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Loads {
-    /// Offered rates, as fractions of the rate that the DUT reached in the worst case (median of
-    /// the searches). Each fraction is from 0 to 1.
+    /// Offered rates, as fractions of the DUT's worst-case rate (median of its worst-case searches). Each fraction is
+    /// from 0 to 1.
     pub shares: Vec<Share>,
     /// Core counts and placements at which the DUT is measured; default: all.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -116,8 +116,7 @@ impl Conditions {
     }
 }
 
-/// A DUT that is queried at a fraction of the rate that it reached in the worst case (median of the
-/// searches).
+/// A DUT that is queried at a fraction of its worst-case rate (median of its worst-case searches).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AtShare {
     /// Name of the DUT.
@@ -125,8 +124,7 @@ pub struct AtShare {
     /// CPU placement of the DUT, and the AuthDNS that the DUT queries.
     #[serde(flatten)]
     pub place: Cores,
-    /// Offered rate, as a fraction of the rate that the DUT reached in the worst case (median of
-    /// the searches).
+    /// Offered rate, as a fraction of the DUT's worst-case rate (median of its worst-case searches).
     pub share: Share,
 }
 

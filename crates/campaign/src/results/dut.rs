@@ -32,8 +32,8 @@ pub struct DutResult {
     pub version: String,
     /// Results of the searches, in plan order.
     pub points: Vec<PointResult>,
-    /// CPU use and latency at fractions of the rate that the DUT reached in the worst case (median
-    /// of the searches).
+    /// CPU use and latency at fractions of the DUT's worst-case rate (median of its worst-case
+    /// searches).
     pub loads: Vec<LoadResult>,
     /// CPU use, latency and memory at rates from the plan.
     pub constant_rates: Vec<ConstantRateResult>,

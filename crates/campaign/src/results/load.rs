@@ -9,15 +9,15 @@ use crate::results::no_result::NoResult;
 use crate::results::sustained::{self, Sustained};
 use crate::sequence::{Recorded, loads_of};
 
-/// Result of the trials at a fraction of the rate that the DUT reached in the worst case (median of
-/// the searches).
+/// Result of the trials at a fraction of the DUT's worst-case rate (median of its worst-case
+/// searches).
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct LoadResult {
     /// CPU placement of the DUT.
     #[serde(flatten)]
     pub place: Cores,
-    /// Offered rate, as a fraction of the rate that the DUT reached in the worst case (median of
-    /// the searches).
+    /// Offered rate, as a fraction of the DUT's worst-case rate (median of its worst-case
+    /// searches).
     pub share: Share,
     /// Offered rate, queries per second; absent if no trial was run.
     pub rate: Option<Qps>,

@@ -14,8 +14,8 @@ use crate::sequence::measure::{Measure, Paper, PaperItem};
 use crate::sequence::replay::Recorded;
 use crate::sequence::steps::{Task, TrialSequence};
 
-/// The measurement of `[measure.loads]`: trials at fractions of the rate that the DUT reached in
-/// the worst case (median of the searches).
+/// The measurement of `[measure.loads]`: trials at fractions of the DUT's worst-case rate (median
+/// of its worst-case searches).
 pub struct LoadMeasure;
 
 impl Measure for LoadMeasure {

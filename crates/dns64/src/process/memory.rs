@@ -24,9 +24,9 @@ const MIB: u64 = 1 << 20;
 const PROGRAM: u64 = 12 * MIB;
 /// Resident memory of a worker under load, in octets.
 const WORKER: u64 = 6 * MIB;
-/// Address space, in octets, of the program's file and libraries in addition to their resident memory.
+/// Address space, in octets, that the program's file and libraries occupy beyond their resident memory.
 const MAPPED: u64 = 24 * MIB;
-/// Address space, in octets, of a thread's stack in addition to the thread's resident memory.
+/// Address space, in octets, that a thread's stack occupies beyond the thread's resident memory.
 const STACK: u64 = 2 * MIB + 4 * KIB;
 /// Number of threads other than workers: main, TCP, log, query log and dnstap.
 const OTHER_THREADS: u64 = 5;

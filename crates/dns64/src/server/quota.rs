@@ -19,8 +19,8 @@ const MOST_JOINED: usize = 64;
 pub(super) struct QueryQuota {
     /// Number of queries that may still be read in this loop iteration.
     left: usize,
-    /// Expected number of queries per datagram, at least 1. It is the recent maximum. If all datagrams of a batch have
-    /// fewer queries, the value is halved.
+    /// Expected number of queries in one read of the socket, at least 1: the kernel may join several datagrams. It is
+    /// the recent maximum. If all datagrams of a batch have fewer queries, the value is halved.
     joined: usize,
 }
 

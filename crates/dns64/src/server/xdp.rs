@@ -339,8 +339,8 @@ impl Destinations {
         }
     }
 
-    /// True if a datagram from `from` to `to` can be a response: queries to the server `from` are sent from the
-    /// upstream port `to`. The worker that opened the port checks this again
+    /// True if a datagram from the server `from` to the local address `to` can be a response, because queries to this
+    /// server are sent from this address and port. The worker that opened the port checks this again
     /// ([`Ports::is_for`](crate::resolver::upstreams::ports::Ports::is_for)).
     pub(super) fn is_asked(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let door = self.ingress_ports.iter().find(|door| door.address() == to.ip());

@@ -77,9 +77,9 @@ const INVALID_RETRIES: u32 = 1;
 const HIGHEST: f64 = 2.0;
 const LOWEST: f64 = 0.05;
 
-/// Index of the first name that any run may use, and the number of names available to all runs. The names are generated
-/// from the global addresses 11.0.0.0 to 90.255.255.255. Some servers do not synthesize from private addresses (RFC
-/// 6052 §3.1), and others remove private addresses from answers.
+/// Index of the first name in the range that all runs of the command share, and the number of names in this range. The
+/// names are generated from the global addresses 11.0.0.0 to 90.255.255.255. Some servers do not synthesize from
+/// private addresses (RFC 6052 §3.1), and others remove private addresses from answers.
 const FIRST_NAMES: u64 = 11 << 24;
 const NAMES: u64 = 80 << 24;
 /// Rate at which the index of a run's first name increases, in names per second of wall-clock time. A run uses fewer

@@ -153,7 +153,7 @@ fn quota_script() -> String {
 pub(crate) mod tests {
     use super::*;
 
-    /// Returns a tree of files with recorded texts.
+    /// Returns a simulated tree of files, with texts that were recorded on a real machine.
     pub(crate) fn recorded(files: &[(&str, &str)]) -> Tree {
         Tree::Printed(
             files.iter().map(|(path, text)| (PathBuf::from(path), (*text).to_owned())).collect(),

@@ -49,7 +49,8 @@ pub struct MlrDue {
     pub duration: Nanos,
     /// Index of the goal for which the trial runs.
     pub goal: usize,
-    /// Relevant lower and upper bound of the goal's current target, if known.
+    /// The relevant lower bound and the relevant upper bound (terms of RFC 9971) for the current target of the goal, if
+    /// known.
     pub bracket: (Option<Qps>, Option<Qps>),
 }
 

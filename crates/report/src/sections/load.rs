@@ -229,8 +229,7 @@ fn latency_table(run: &Run) -> Table {
     table
 }
 
-/// Axis label for loads. A load is a fraction of the rate that the DUT reached in the worst case (median of the
-/// searches).
+/// Axis label for loads. A load is a fraction of the DUT's worst-case rate (median of its worst-case searches).
 const LOAD: &str = "load (share of the worst-case median)";
 
 /// Returns a curve for each DUT and CPU placement; `dot` creates the mark for a load.

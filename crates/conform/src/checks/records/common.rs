@@ -4,7 +4,7 @@ use domain::base::name::ToLabelIter;
 
 use crate::trial::Trial;
 
-/// Labels for three A records with TTLs of 300, 150 and 150 seconds.
+/// Labels of a test name that has three A records, with TTLs of 300, 150 and 150 seconds.
 pub(super) const UNEQUAL: &str = "unequal.v4-1-2-3-4.v4-8-8-4-4.v4-9-9-9-9";
 
 /// Returns a label that occurs in no other name. If a name is below this label, its parent is also new to every cache.

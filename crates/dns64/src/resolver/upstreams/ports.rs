@@ -117,7 +117,8 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Creates the ports of a worker, without any server. Ports that are opened later use the AF_XDP interfaces in
+    /// Creates a worker's table of upstream ports, which is empty at first. Ports that are opened later use the AF_XDP
+    /// interfaces in
     /// `ways`.
     pub(crate) fn new(ways: Egress) -> Ports {
         Ports { servers: Vec::new(), ways }
