@@ -96,8 +96,8 @@ pub struct Rules {
     pub turn: Option<Duration>,
     /// All records of an RRset get the smallest TTL of the RRset (RFC 2181 §5.2).
     pub equal_ttls: bool,
-    /// A message over TCP may arrive in several segments (RFC 7766 §8). If false, the connection is closed if the first
-    /// read returns an incomplete message.
+    /// True if a message over TCP is accepted in several segments (RFC 7766 §8). If false, the connection is closed
+    /// when the first read returns an incomplete message.
     pub joins_segments: bool,
     /// Maximum number of simultaneous TCP connections. Further connections wait. The default is 256.
     pub connections: usize,

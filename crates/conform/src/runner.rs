@@ -342,7 +342,7 @@ impl Facts<'_> {
 struct Attempt {
     judged: Judged,
     exchanges: Vec<Exchange>,
-    /// True if the attempt failed, possibly because of a lost reply.
+    /// True if the attempt failed in a way that a lost reply can explain.
     is_doubtful: bool,
 }
 

@@ -122,7 +122,7 @@ impl Part {
         self.schedule.deadline(self.index(self.count().saturating_sub(1)))
     }
 
-    /// Returns how many of the schedule's first `n` queries belong to the part.
+    /// Returns how many of the first `n` queries of the whole schedule belong to this part of it.
     fn among(&self, n: u64) -> u64 {
         n.saturating_sub(self.number).div_ceil(self.of)
     }

@@ -41,8 +41,7 @@ pub enum Warning {
     SmallReceiveBuffer {
         /// Size of a receive buffer in octets.
         octets: usize,
-        /// Time for which a receive buffer should be able to hold the arriving replies; the buffers are too small for
-        /// this.
+        /// Time for which a receive buffer should be able to hold the arriving replies.
         holds: Nanos,
         /// Size of a receive buffer that would be sufficient, in octets.
         wanted: usize,

@@ -17,7 +17,7 @@ use domain::base::iana::Rtype;
 
 use crate::check::{Check, Level, Need};
 
-/// Common fields of the checks for validating servers. Each check sets the other fields.
+/// Values of the fields that all checks for DNSSEC-validating servers share. Each check sets the remaining fields.
 const VALIDATING: Check = Check {
     rfc: 6147,
     section: "5.5",

@@ -46,7 +46,7 @@ pub(crate) struct Query<'a> {
     pub question: &'a [u8],
     /// Queried name in lower case.
     pub name: LowerName,
-    /// QTYPE: a record type other than 0, or ANY.
+    /// QTYPE: ANY, or a record type (not 0).
     pub qtype: u16,
     /// QCLASS, 1 to 253.
     pub qclass: u16,

@@ -89,7 +89,7 @@ pub struct Settings {
     without_zone: Vec<HostAddr>,
     /// Routes, beginning with the longest domain. The last route is for the root.
     pub(crate) routes: Vec<Route>,
-    /// For each domain, the index of its route in `routes`. The last route is not included.
+    /// For each domain, the index of its route in `routes`. The route for the root has no entry here.
     routes_by_domain: DomainTable<usize>,
     /// Sets of domain names. The names in a set have the same upstreams.
     pub(crate) upstream_sets: UpstreamSets,

@@ -16,8 +16,8 @@ pub(super) const EXCLUDED: &str = "3fff:bad::/32";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
-    /// The plan's prefix, with validation if the server supports it. All checks are executed with
-    /// this configuration.
+    /// The plan's prefix, and DNSSEC validation if the server supports it. All checks are executed with this
+    /// configuration.
     #[default]
     Usual,
     /// Prefixes that differ from the prefix in the plan.

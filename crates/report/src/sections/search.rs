@@ -382,8 +382,8 @@ fn both_shares(run: &Run, dut: &DutResult, place: &Cores) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// Returns tables of the worst case of each DUT and CPU placement, with a column for each run. The tables compare test
-/// systems.
+/// Returns tables of the worst case of each DUT and CPU placement, with a column for each run. The tables show how the
+/// results differ between test systems.
 fn comparisons(runs: &[Run]) -> Vec<Table> {
     if runs.len() < 2 {
         return Vec::new();

@@ -133,8 +133,8 @@ pub struct TrialPlan {
     /// is measured before the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_cost: Option<SendCost>,
-    /// True if sleeping senders may use real-time priority. This also requires a CPU that no other thread of dns64bench
-    /// or dns64d uses.
+    /// True if sleeping senders may use real-time priority. A sender then uses it if no other thread of dns64bench or
+    /// dns64d uses its CPU.
     pub real_time: bool,
     /// True if queries that are sent together may be sent from one port in one system call (`UDP_SEGMENT`).
     pub offload: bool,

@@ -73,8 +73,8 @@ impl Worker {
         }
     }
 
-    /// Drops the datagrams at the beginning of a batch if they are too old to be answered. Returns
-    /// the number of dropped datagrams, and the number of queries in them.
+    /// Drops the datagrams at the beginning of a batch if they are too old to be answered. Returns the number of
+    /// dropped datagrams, and the number of queries in them: the kernel may join several datagrams.
     #[cold]
     fn drop_late(
         &mut self,
