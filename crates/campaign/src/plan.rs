@@ -306,9 +306,9 @@ pub struct Trial {
     /// default: sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xdp: Option<net::xdp::Mode>,
-    /// Maximum time by which a query may be sent early or late, so that it can be sent in one batch
-    /// with other queries. `auto` chooses this time so that sending uses at most a third of a
-    /// shared CPU.
+    /// Maximum time by which a query may be sent early or late, so that it can be sent in one batch with other queries.
+    /// `auto` chooses this time so that sending uses at most a third of a CPU that the Measurer shares with other
+    /// programs.
     pub max_burst: Burst,
     /// Pacing tolerance in per cent. A trial is invalid if the number of queries in any 100 ms
     /// window deviates from the schedule by more than this tolerance.
@@ -563,8 +563,8 @@ fn repeated<T: PartialEq>(all: &[T]) -> Option<&T> {
     all.iter().enumerate().find_map(|(n, one)| all[..n].contains(one).then_some(one))
 }
 
-/// Checks the addresses at which the DUT and the Measurer query AuthDNS. Each host needs a separate
-/// address, and all addresses of a list must have the same IP version.
+/// Checks the two lists of addresses at which the DUT and the Measurer query AuthDNS. A list must contain a separate
+/// address for each AuthDNS host, and all its addresses must have the same IP version.
 fn check_addresses(ssh: &Ssh) -> Result<(), String> {
     let hosts = ssh.auth_hosts().len();
     for (key, all) in [("auth", ssh.auth_addresses()), ("self-test", ssh.self_test_addresses())] {

@@ -30,7 +30,8 @@ pub struct Rules {
     pub follows_aliases: bool,
     /// Alias records precede the synthesized records (§5.1.5).
     pub shows_aliases: bool,
-    /// Maximum length of a chain of aliases. The reply to a query for a longer chain is SERVFAIL. The default is 16.
+    /// Maximum length of a chain of aliases. If the chain of the queried name is longer, the reply is SERVFAIL. The
+    /// default is 16.
     pub longest_chain: usize,
     /// If an alias points to a name that is already in the chain, the reply is SERVFAIL (RFC 1034
     /// §3.6.2).

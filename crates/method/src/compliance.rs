@@ -98,7 +98,7 @@ pub struct Facts {
     pub repeats: Option<u32>,
     /// Difference between the passed and the failed rate at the end of a search; absent for a single trial.
     pub resolution: Option<Qps>,
-    /// True if a query that needs a new name may have used a name that was queried before.
+    /// True if queries for uncached names may have used names again, after all available names had been used.
     pub reuses_names: bool,
     /// Self-test that validates the tester, or the reason why the tester is not validated.
     pub proof: TesterProof,

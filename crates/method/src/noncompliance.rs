@@ -54,7 +54,8 @@ pub enum Noncompliance {
         /// Maximum timeout that RFC 8219 permits.
         most: Nanos,
     },
-    /// Trials are short, and replies that are still queued at the end of a trial count as valid.
+    /// Trials are so short that rates may be overstated, because replies that arrive after the end of sending also
+    /// count.
     Overstated {
         /// Maximum factor by which rates may be too high.
         factor: f64,
@@ -102,13 +103,14 @@ pub enum Noncompliance {
         /// varies between the searches, this is the largest difference.
         resolution: Qps,
     },
-    /// A query that needs a new name may have used a name that was queried before.
+    /// Names may have repeated: after all available names had been used, queries for uncached names may have used them
+    /// again.
     NamesRepeat,
     /// There is no self-test of the tester.
     Unproven,
     /// The send settings of the self-test are unknown or differ from those of the trials.
     ProvenOtherwise,
-    /// The self-test of the tester does not comply with RFC 8219 itself.
+    /// The tester's self-test does not itself comply with RFC 8219.
     ProvenWeakly,
     /// The self-test's rate is too low to validate the tester for the trial.
     ProvenBelow {

@@ -51,7 +51,8 @@ fn checked() -> Run {
     Run { name: "checked".into(), results, notes: Vec::new() }
 }
 
-/// The server with fewer failed checks is first, regardless of its rate.
+/// If servers were checked for conformance, the report shows the outcomes, and the page names each server that fails a
+/// check of level MUST. Otherwise the report has no section on conformance.
 #[test]
 fn answers_that_were_checked_have_a_section_with_the_scoreboard() {
     let mut run = checked();
@@ -400,8 +401,8 @@ fn hostile_names_are_inert_in_every_file() {
     assert!(read >= 10, "{read}");
 }
 
-/// In a window of 1280 × 800 pixels the first screen is complete, and neither the page nor a table
-/// is wider than its container.
+/// In a window of 1280 × 800 pixels, the whole first screen is visible. Neither the page nor a table is wider than its
+/// container.
 #[test]
 fn the_first_screen_fits_1280_by_800_pixels() {
     const TABLE: &str = "for(const w of document.querySelectorAll('.wide'))if(w.scrollWidth>w.clientWidth)wide.push(w.parentNode.id+\

@@ -44,7 +44,7 @@ enum Cells {
 
 /// Tables of one kind in a paper, one for each server in the plan.
 struct Wanted {
-    /// Numbers of the tables in the paper.
+    /// Description of the tables in messages, usually their numbers in the paper, such as `V-VII`.
     what: &'static str,
     /// Start of the table's title in the report; `{}` stands for the server's name.
     title: &'static str,
@@ -500,8 +500,8 @@ fn compare(
     if found == columns { Ok(()) } else { Err(at(&format!("{found:?} is not {columns:?}"))) }
 }
 
-/// Returns the expected tables of a DUT. For the DUT `calibration`, this is only the first table in [`WANTED`], because
-/// this DUT is measured only in the worst case (with each AuthDNS).
+/// Returns the expected tables of a DUT. For the DUT `calibration`, this is only the first table in [`WANTED`]. This
+/// DUT is measured only in the worst case, at one measurement point for each AuthDNS.
 fn wanted_of(dut: &DutPlan) -> &'static [Wanted] {
     if dut.measure.is_some() { &WANTED[..1] } else { &WANTED }
 }

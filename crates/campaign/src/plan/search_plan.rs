@@ -109,8 +109,8 @@ impl PassedSelfTest {
         }
     }
 
-    /// Returns the same proof as [`PassedSelfTest::proof`], with an additional check: the rate of
-    /// the trial must be within the range that the self-test validates.
+    /// Returns the self-test's proof that the tester was reliable in `trial`, including at its rate. Unlike
+    /// [`PassedSelfTest::proof`], checks that the rate of the trial is within the range that the self-test validates.
     pub fn proof_at_its_rate(&self, plan: &TrialPlan, trial: &TrialResult) -> TesterProof {
         match (self.proof(plan, trial), self.allowed(plan)) {
             (TesterProof::SelfTest { delta } | TesterProof::NotCompliant { delta }, allowed)

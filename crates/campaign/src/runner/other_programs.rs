@@ -23,8 +23,8 @@ struct Circumstances {
     verdict: Verdict,
     /// Use of the DUT's CPUs by other programs; `None` if unknown.
     used: Option<OtherUse>,
-    /// True if the DUT runs on the tester's host. Otherwise, other programs do not cause a failed trial to be repeated,
-    /// because the user of the tester may be unable to stop them.
+    /// True if the DUT runs on the tester's host. On a different host, the user of the tester may be unable to stop
+    /// other programs. They then only add a warning to a failed trial, and the trial is not repeated.
     is_testers_host: bool,
     /// Number of earlier trials that other programs made invalid. Only trials of the same
     /// measurement point, search, rate and length are counted.

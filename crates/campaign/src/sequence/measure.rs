@@ -30,8 +30,8 @@ pub trait Measure: Sync {
     /// Repetitions of invalid trials are not included.
     fn effort(&self, plan: &Plan, point: &Point) -> (u32, Duration);
 
-    /// Returns the sequence of trials of a measurement point, positioned at the first trial.
-    /// Returns `None` if the rate depends on a different point that has no result yet.
+    /// Returns the sequence of trials of a measurement point, positioned at the first trial. Returns `None` if the rate
+    /// of these trials depends on the result of a different point, and that point has no result yet.
     fn sequence(&self, recorded: &Recorded<'_>, point: &Point) -> Option<TrialSequence>;
 
     /// True if the measurement point can never be measured, because its rate depends on a different

@@ -34,7 +34,7 @@ pub struct Replay<'a> {
     /// Present if the measurement point is void: AuthDNS's counters show that the DUT was not
     /// measured under the conditions of this point. The point then has no result.
     pub void: Option<Deviation>,
-    /// Reason why the DUT's host cannot set the CPU frequency governor of the measurement point.
+    /// Reason why the DUT's host cannot set the CPU frequency governor that the measurement point requires.
     pub cannot: Option<&'a CannotBeMade>,
 }
 
@@ -86,8 +86,8 @@ impl<'a> Recorded<'a> {
         })
     }
 
-    /// Replays the trials of a measurement point. Returns `None` if the rate depends on a different
-    /// point that has no result yet.
+    /// Replays the trials of a measurement point. Returns `None` if the rate of these trials depends on the result of a
+    /// different point, and that point has no result yet.
     pub fn replay(&self, point: &Point) -> Option<Replay<'a>> {
         let mut sequence = point.measure().sequence(self, point)?;
         let mut left: Vec<&Measured> =
@@ -111,8 +111,8 @@ impl<'a> Recorded<'a> {
         Some(Replay { sequence, trials, void, cannot: self.cannot(point) })
     }
 
-    /// Returns the recorded reason why the DUT's host cannot set the CPU frequency governor of a
-    /// measurement point.
+    /// Returns the recorded reason why the DUT's host cannot set the CPU frequency governor that a measurement point
+    /// requires.
     pub fn cannot(&self, point: &Point) -> Option<&'a CannotBeMade> {
         self.entries.iter().find_map(|entry| match entry {
             Entry::CannotBeMade { point: of, why } if of == point => Some(why),

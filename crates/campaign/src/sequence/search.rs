@@ -191,9 +191,8 @@ fn check_method(plan: &Plan) -> Result<(), String> {
         .try_for_each(|goal| goal.validate().map_err(|why| format!("[search] goals: {why}")))
 }
 
-/// Estimates the number and the total duration of the trials of an MLRsearch. For each goal, short
-/// trials first halve the range until the bounds are close. Trials of full length then decide on
-/// the two bounds.
+/// Estimates the number and the total duration of the trials of an MLRsearch. For each goal, short trials first halve
+/// the range repeatedly, until its two bounds are close together. Trials of full length then decide on these bounds.
 fn mlr_effort(plan: &Plan, set: &SetPlan, goals: &[Goal]) -> (u32, Duration) {
     let span = set.range.max.0 / set.range.min.0.max(1);
     let short = u64::from(span.max(1).ilog2()) + 4;

@@ -18,8 +18,7 @@ pub(super) struct Job {
     pub(super) arrived: Nanos,
     /// Cookie that may verify the client's address (RFC 7873).
     pub(super) cookie: Option<Cookie>,
-    /// Maximum size, in octets, of a UDP reply to which no rate limit applies. This size is a multiple of the query's
-    /// size.
+    /// Size, in octets, up to which a UDP reply is not rate limited. It is a fixed multiple of the size of the query.
     pub(super) unlimited: u32,
     /// Trace of a query that comes from the command `dns64d explain`; `None` for a query from a client.
     pub(super) trace: Option<Box<Trace>>,

@@ -40,7 +40,7 @@ pub(crate) mod fair_queue;
 use self::client::{ClientId, LEVELS};
 
 /// Number of slots above which the factor `s` in the rule for the division of slots exceeds 1. Above this number, about
-/// 1/64 of the slots stay free even if one network takes all slots that it can get.
+/// 1/64 of the slots stay free even if one network takes as many slots as the rule allows.
 const MANY: f64 = 4_096.0;
 
 /// Number of slots in use, and total number of slots.

@@ -250,7 +250,7 @@ impl Connection for ShellLink {
 }
 
 /// Connects to a host that has only a shell. `command` opens the connection. `copies` is the run folder on this
-/// machine, or `None` if the host uses the run folder itself.
+/// machine, into which the host's files are copied. It is `None` if the host uses the run folder directly.
 ///
 /// # Errors
 /// Returns an error if the host is unreachable, or has no shell.

@@ -1,4 +1,4 @@
-//! All searches of a plan, in sequence. [`crate::set::Set`] is the counterpart for the binary search.
+//! Several MLRsearch searches, one after the other. [`crate::set::Set`] is the counterpart for binary searches.
 
 use super::goal::{Goal, GoalError};
 use super::search::{GoalResult, Limits, MlrDue, MlrSearch};

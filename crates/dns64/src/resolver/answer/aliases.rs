@@ -36,8 +36,8 @@ pub(super) struct Aliases<'a> {
     records: Vec<Listed<'a>>,
     /// Concatenated owner names. `Listed::owner` is a range in this buffer.
     arena: Vec<u8>,
-    /// Answer section without unrelated records: each alias once with its related records, then the data at the end of
-    /// the chain.
+    /// Answer section without unrelated records. For each alias, in the order of the chain: its CNAME and DNAME records
+    /// without duplicates, and their signatures. Then the data at the end of the chain.
     pub(super) items: Vec<Item>,
     pub(super) facts: Facts,
     /// The names that are aliases, beginning with the question's name.
@@ -68,7 +68,8 @@ struct Listed<'a> {
 /// if the name has data.
 struct NextAlias {
     alias: Option<Vec<u8>>,
-    /// TTL of the DNAME record, if the alias follows from a DNAME record without a CNAME record.
+    /// TTL of the DNAME record from which the alias follows. `None` if the answer contains the alias as a CNAME record,
+    /// or if there is no alias.
     dname_ttl: Option<u32>,
     has_data: bool,
 }
@@ -267,8 +268,9 @@ impl<'a> Aliases<'a> {
         Ok(())
     }
 
-    /// Selects the additional records to keep (RFC 6147 §5.3.2): the records whose names occur in the other sections
-    /// and lie in `scope`. Other additional records do not belong to the question (RFC 2181 §5.4.1).
+    /// Selects the additional records to keep (RFC 6147 §5.3.2): their names occur in the other sections and are in
+    /// `scope`. `scope` contains the names with the same upstreams as the question. Other additional records do not
+    /// belong to the question (RFC 2181 §5.4.1).
     fn look_at_additional(
         &mut self,
         view: &Message<'a>,

@@ -22,7 +22,7 @@ static SETTINGS: LazyLock<Settings> = LazyLock::new(|| {
     Settings::from_text(text, Path::new("test.toml")).unwrap()
 });
 
-/// Returns the scope of answers to a question for `name`.
+/// Returns the scope of answers to a question for `name`: the names that have the same upstreams as `name`.
 fn scope(name: &str) -> Scope<'static> {
     SETTINGS.upstream_sets.scope(&wire(name)).unwrap()
 }

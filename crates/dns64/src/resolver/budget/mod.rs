@@ -5,15 +5,16 @@
 //! divided among the networks of clients at every prefix length ([`crate::shares`]), so that heavy load from some
 //! networks does not exclude the others. One more fetch in a failing subtree (`failing_subtrees`) is admitted while the
 //! subtree has fewer fetches in flight than an eighth of the free slots. This eighth is divided among the networks of
-//! clients in the same way. A client's first fetch in a subtree that fails because of an attack is therefore admitted.
+//! clients in the same way. Even if a subtree fails because of an attack, each client's first fetch in it is therefore
+//! admitted.
 //!
 //! The limit on waiting queries is divided in the same way, because a query that waits for a fetch of a different
 //! client occupies a slot too. The number of queries that wait for one fetch in a failing subtree is limited to an
 //! eighth of the free slots.
 //!
 //! The division takes effect only when slots are scarce. While less than an eighth of the slots is in use, every client
-//! is admitted. This first eighth is not counted for any network, even when more slots are in use later, so that usual
-//! load causes no overhead. Only the remaining slots are divided.
+//! is admitted. A slot that is taken in this state is never counted for a network, even when more slots are in use
+//! later. Usual load therefore causes no overhead. Only the other slots are divided.
 
 mod failing_subtrees;
 mod rate;
@@ -31,7 +32,8 @@ use crate::shares::{Slot, Slots};
 
 /// The number of free slots, divided by this number, is the maximum number of fetches in flight in a failing subtree.
 const SUBTREE_DIVISOR: usize = 8;
-/// Identifier under which all fetches, or all waiting queries, are counted regardless of their names.
+/// Identifier of the counts that include the fetches, or the waiting queries, for all names. Any other identifier
+/// stands for a failing subtree.
 const ALL: u64 = 0;
 
 /// Fetches in flight and waiting queries of one worker, and the limits on both.
@@ -118,7 +120,7 @@ impl Budget {
         }
     }
 
-    /// Increments the number of waiting queries, in total and for the client's networks.
+    /// Increments the number of waiting queries: in total and, if the slot is counted, for the client's networks.
     #[inline]
     pub(super) fn enter_waiter(&mut self, slot: Slot) {
         self.waiting += 1;
@@ -127,7 +129,7 @@ impl Budget {
         }
     }
 
-    /// Decrements the number of waiting queries, in total and for the client's networks.
+    /// Decrements the number of waiting queries: in total and, if the slot is counted, for the client's networks.
     #[inline]
     pub(super) fn leave_waiter(&mut self, slot: Slot) {
         self.waiting -= 1;
@@ -222,7 +224,7 @@ impl Budget {
         self.failing_subtrees.failed(name, now);
     }
 
-    /// True if a fetch failed within the last half minute. Answers must be recorded only in that case.
+    /// True if a fetch failed within the last half minute. If false, answers need not be recorded.
     #[inline]
     pub(super) fn has_failures(&self, now: Nanos) -> bool {
         !self.failing_subtrees.no_recent_failure(now)

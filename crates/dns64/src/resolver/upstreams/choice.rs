@@ -23,8 +23,8 @@ use crate::ids::ServerId;
 /// An upstream receives part of the load if its round-trip time exceeds that of the fastest upstream by at most this
 /// duration.
 const LIKE_SPEED: Nanos = Nanos::from_millis(20);
-/// For one in this many queries, the upstream is selected regardless of its speed. Upstreams that are marked down are
-/// not selected for these queries either.
+/// Reciprocal of the fraction of queries for which round-trip times are ignored. The upstream for such a query is
+/// selected by weight alone, from those that are up and have not been queried for this question.
 const EXPLORE: u32 = 64;
 
 /// Properties of an upstream that determine its selection.

@@ -30,7 +30,7 @@ pub(super) struct Solicitations {
 
 impl Solicitations {
     /// True if a solicitation is due. `wanted` is true if prefixes from this link are used, and no such prefix is
-    /// known. The interval is at least 4 s, regardless of how often `wanted` changes.
+    /// known. The interval between two solicitations is at least 4 s, regardless of how often `wanted` changes.
     pub(super) fn is_due(&mut self, wanted: bool, now: Nanos) -> bool {
         if !wanted {
             self.sent = 0;

@@ -16,7 +16,8 @@ pub(super) struct TrialStart {
     pub(super) wall: Nanos,
     /// State of the wall clock when the start time was converted to the monotonic clock.
     pub(super) clock: AskedClock,
-    /// Rate of the clock that determines the send times of the queries.
+    /// Readings of two clocks at the start: the clock that determines the send times of the queries, and the hardware
+    /// clock. Later readings show how much the rates of these clocks differ.
     pub(super) rate: ClockRate,
 }
 
