@@ -43,7 +43,7 @@ pub use error::RunError;
 /// Default number of checks that run in parallel.
 pub const PARALLEL: usize = 16;
 
-/// Id of the outcome for a server that uses prefixes other than the expected ones.
+/// Id of the outcome that is reported if the server uses prefixes other than the expected ones.
 pub const EXPECTED_PREFIX: &str = "rfc7050-3-expected-prefix";
 
 /// Maximum number of exchanges (a query and its reply) in an outcome. Earlier exchanges are omitted.
@@ -288,7 +288,8 @@ impl Facts<'_> {
         }
     }
 
-    /// Returns the reason if a check cannot be run or does not apply to the server.
+    /// Returns the reason why a check cannot be run or does not apply to the server. Returns `None` if the check can be
+    /// run.
     fn unmet(&self, check: &Check) -> Option<Fault> {
         check.needs.iter().find_map(|need| self.lacks(*need))
     }

@@ -86,9 +86,9 @@ pub struct Real {
 pub enum Deviation {
     /// The observed fraction of names with an AAAA record (α) differs from the requested one.
     AaaaShare {
-        /// Requested value, as a fraction.
+        /// Requested fraction of names with an AAAA record.
         wanted: f64,
-        /// Observed value, as a fraction.
+        /// Observed fraction of names with an AAAA record.
         real: f64,
     },
     /// The observed cache hit rate (β) differs from the requested one.

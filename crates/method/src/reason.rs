@@ -183,7 +183,8 @@ pub enum Reason {
     LedgerFull,
     /// The kernel returned a send error.
     SendRefused {
-        /// Index of the first query that the kernel did not send, within the queries of its thread pair.
+        /// Index of the first query with a send error, among the queries of its thread pair. If an AF_XDP device still
+        /// has unsent packets at the end, the index of the last query passed to it.
         query: u64,
         /// Error returned by the system. `None` if the kernel already accepts packets again, because the error can then
         /// no longer be determined.
@@ -201,7 +202,7 @@ pub enum Reason {
     },
     /// The disk was too slow to store a record of each query.
     RecordsLost {
-        /// Number of queries without a stored record.
+        /// Number of queries for which no record was stored.
         records: u64,
     },
     /// The tester's host lost packets in its sockets or in a lower layer of the network stack.
@@ -332,11 +333,11 @@ pub enum Reason {
         /// Time for which the campaign waited for this tester after the end of the trial.
         waited: Nanos,
     },
-    /// The clock of one of several testers differed too much from the other clocks, or the difference is unknown.
+    /// The clock of one of several testers differed too much from another tester's clock, or the difference is unknown.
     ClockOff {
-        /// Difference between this tester's clock and the other clocks; absent if unknown.
+        /// Largest possible difference between this tester's clock and another tester's clock; absent if unknown.
         error: Option<Nanos>,
-        /// Maximum permitted difference between the clocks.
+        /// Maximum permitted difference between the clocks of two testers.
         limit: Nanos,
     },
     /// One of several testers got no valid reply at all, while the others did, so the DUT is not the cause.
@@ -349,8 +350,8 @@ pub enum Reason {
     },
     /// A time daemon slewed the clock used for sending, which changed the rate of the queries.
     ClockSlewed {
-        /// Difference between the frequencies of this clock and of the hardware's clock, in parts per million; negative
-        /// if this clock is slower.
+        /// Frequency offset of the clock used for sending, relative to the hardware's clock, in parts per million.
+        /// Negative if the clock used for sending is slower.
         ppm: f64,
         /// Maximum permitted frequency offset in parts per million.
         limit_ppm: f64,

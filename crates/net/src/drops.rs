@@ -44,10 +44,11 @@ pub fn interface_counters(interface: &str, path: PacketPath) -> io::Result<Inter
 }
 
 impl InterfaceCounters {
-    /// Removes from the interface's send drops the losses that [`UdpErrors::no_room_to_send`] also counts. A veth
-    /// interface counts a "send drop" if the queue of its peer is full. If the packet is from an ordinary socket, the
-    /// driver also reports the loss to the network stack, and the network stack counts it again. If the packet is from
-    /// AF_XDP, only the interface counts the loss, and nothing is removed.
+    /// Corrects the interface's send drops, so that no loss is counted both there and in
+    /// [`UdpErrors::no_room_to_send`]. A veth interface counts a "send drop" if the queue of its peer is full. If the
+    /// packet is from an ordinary socket, the driver also reports the loss to the network stack, and the network stack
+    /// counts it again. The send drops are then set to zero. If the packet is from AF_XDP, only the interface counts
+    /// the loss, and nothing is changed.
     fn as_lost(self, is_veth: bool, path: PacketPath) -> InterfaceCounters {
         if is_veth && path == PacketPath::Sockets {
             InterfaceCounters { send_drops: 0, ..self }

@@ -43,8 +43,8 @@ pub struct ReferenceConfig {
     /// Capacity in queries per second. Queries beyond the capacity are dropped at once. If the capacity is `None`, all
     /// queries are answered.
     pub capacity: Option<Qps>,
-    /// Maximum unused capacity that is saved up, expressed as time at full capacity. Each trial begins with this
-    /// credit.
+    /// Maximum unused capacity that later queries may use, expressed as time at full capacity. At the beginning of each
+    /// trial, this maximum is available on credit.
     pub burst: Nanos,
     /// Zone of the names that are answered.
     pub domain: Domain,
@@ -131,8 +131,8 @@ pub(crate) struct TokenBucket {
 impl TokenBucket {
     /// Pause after which the next query begins a new trial.
     pub(crate) const NEW_TRIAL: Nanos = Nanos::from_millis(100);
-    /// Time from the beginning of a trial until the whole credit is paid back. From then on, the credit no longer
-    /// raises the answered rate.
+    /// Time from the beginning of a trial until the tokens given on credit at this beginning are paid back. After this
+    /// time, the credit no longer raises the rate of answered queries.
     pub(crate) const REPAYMENT: Nanos = Nanos::from_millis(500);
 
     const SCALE: u32 = 20;
@@ -184,8 +184,8 @@ struct RandomFailures {
     /// Probability that a trial loses a query.
     chance: f64,
     last: Option<Nanos>,
-    /// Time in the current trial: the first query that arrives at this time or later is lost. `None` if no query is to
-    /// be lost.
+    /// The first query that arrives at or after this moment is lost. `None` if the current trial loses no query, or no
+    /// further query.
     due: Option<Nanos>,
 }
 

@@ -60,7 +60,7 @@ pub struct ConformResult {
     pub complete: bool,
     /// Reason why checks have no verdict; absent if all checks have a verdict.
     pub missing: Option<NoResult>,
-    /// The way in which the DUT failed during the checks; absent if it did not die or hang.
+    /// The way in which the DUT died or hung during the checks; absent if it did neither.
     pub ended: Option<DutEnd>,
     /// The variant of the DUT's configuration in which the DUT died or hung. Absent if the DUT died or hung in its
     /// usual configuration, or if it did neither.

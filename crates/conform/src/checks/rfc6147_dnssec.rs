@@ -26,7 +26,7 @@ const VALIDATING: Check = Check {
     ..Check::BASE
 };
 
-/// Common fields of the checks for servers that do not validate.
+/// Values of the fields shared by all checks that apply only to servers without DNSSEC validation.
 const TRUSTING: Check = Check {
     section: "3",
     level: Level::Says,
@@ -34,7 +34,7 @@ const TRUSTING: Check = Check {
     ..VALIDATING
 };
 
-/// Common fields of the checks for all servers, with and without validation.
+/// Values of the fields shared by all checks that apply to servers both with and without DNSSEC validation.
 const BOTH: Check = Check { needs: &[Need::Zone], ..VALIDATING };
 
 const CD_AND_DO: &str = "If the CD bit is set and DO is set, then vDNS64 MAY perform validation, \

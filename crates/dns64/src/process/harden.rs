@@ -148,8 +148,8 @@ fn folder(file: &Path) -> PathBuf {
     if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
 }
 
-/// Returns the folders of a file and of all links on its path. A missing folder is replaced by its
-/// nearest existing ancestor. The root folder is left out.
+/// Returns the folder of a file. If the file is a link, also returns the folders of all further links and of the final
+/// target. A missing folder is replaced by its nearest existing ancestor. The root folder is left out.
 fn folders_on_the_way(file: &Path) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     let mut next = file.to_owned();

@@ -68,8 +68,8 @@ impl<O: ResolverIo> Resolver<O> {
     }
 
     /// Processes an expected response to a UDP query. `at` contains the port and id of the query. `bytes` contains the
-    /// octets of `message`. It is `None` if the response contains no question because the server could not parse the
-    /// query.
+    /// octets of `message`. `bytes` is `None` if the response contains no question because the server could not parse
+    /// the query.
     fn on_expected(
         &mut self,
         id: FetchId,

@@ -18,13 +18,14 @@ use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::resolver::ttl::TtlLimits;
 
-/// Memory of an entry in the tables, in octets: 64 in a slab, and 5 in a hash table that is filled
-/// to 7/16 or more.
+/// Memory of an entry in the tables, in octets: 64 in a slab, and at most 12 in a hash table. The hash table takes 5
+/// octets per slot, and at least 7/16 of its slots are in use.
 const SLOT: u64 = 64 + 12;
 /// Memory of a typical entry, in octets. The size of the tables is derived from this value.
 const TYPICAL: u64 = 300;
-/// Number of evicted keys that the cache remembers, as a fraction of the typical number of entries. If a remembered key
-/// is cached again, its answer is evicted later than others. A remembered key takes as much table memory as an entry.
+/// Number of evicted keys that the cache remembers, as a fraction of the typical number of entries. If an answer for a
+/// remembered key is cached again, this answer is evicted later than others. A remembered key takes as much table
+/// memory as an entry.
 const EVICTED: f64 = 0.5;
 
 /// Maximum number of entries for which the tables reserve memory at startup. This corresponds to a cache of 5 GB.
@@ -296,8 +297,8 @@ impl Cache {
         }
     }
 
-    /// Caches a failure. Each repeated failure gets a longer lifetime. An unexpired answer is not replaced, unless it
-    /// is an error response.
+    /// Caches a failure. Each repeated failure gets a longer lifetime. The failure does not replace an unexpired answer
+    /// with data or an unexpired negative answer.
     fn remember(&self, key: &Key, failed: Entry, limits: &TtlLimits) {
         let second = failed.stored;
         let remembered = self.entries.entry(key, Some(Duration::ZERO), |_, entry| {

@@ -223,10 +223,10 @@ pub(crate) struct Policy {
     /// True to return excluded AAAA records if there is no usable A record. IPv4-mapped addresses
     /// (::ffff:0:0/96) are never returned.
     pub fallback_native: bool,
-    /// Condition for A queries. A forward rule can override it.
+    /// Condition for A queries. A forward rule can override this condition unless [`Policy::mode_of_domain`] is true.
     pub mode: Mode,
-    /// True if `mode` is configured for the domain that contains the queried name. In this case, it overrides the mode
-    /// in a forward rule.
+    /// True if `mode` is configured for the domain that contains the queried name. `mode` then overrides the mode in a
+    /// forward rule.
     pub mode_of_domain: bool,
     /// True to withhold A records of names that have native or synthesized AAAA records. This is for
     /// clients that use only IPv6, and departs from RFC 6147 §5.3.3.

@@ -18,9 +18,9 @@ const SEND_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// Sender and receiver of one queue of an interface, for a thread that sends both queries and replies on this queue.
 pub struct Exchange {
-    /// Half of the exchange that sends datagrams.
+    /// The sending half of the exchange.
     pub sender: Sender,
-    /// Half of the exchange that receives datagrams.
+    /// The receiving half of the exchange.
     pub receiver: Receiver,
 }
 

@@ -18,7 +18,7 @@ use net::socket::scope_of;
 use net::tap::Tap;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of watched addresses, because each tap slows down all packets.
+/// Maximum number of taps. There is a limit because each tap slows down all packets.
 const MOST_TAPS: usize = 32;
 /// Interval between comparisons of the counts at the interfaces and at the sockets, while datagrams wait in the
 /// sockets' buffers.
@@ -71,11 +71,11 @@ pub(super) struct Taps {
 }
 
 impl Taps {
-    /// Starts counting datagrams to `listen`. Returns `None` if the process lacks the privilege, or if there are too
-    /// many addresses.
+    /// Starts counting datagrams to `listen`. Returns `None` if the process lacks the privilege, or if more than
+    /// [`MOST_TAPS`] taps are needed.
     ///
-    /// An address is watched on the interfaces that have it. If no interface has the address, it is watched on all
-    /// interfaces in `names`.
+    /// An address gets a tap on each interface that has it. If no interface has the address, it gets a tap on each
+    /// interface in `names`.
     pub(super) fn on(
         listen: &[SocketAddr],
         names: &[String],

@@ -32,15 +32,15 @@ use super::recorder::Recorder;
 use super::wrong_replies::WrongReplies;
 use crate::authdns::status;
 
-/// Number of names from which the names of the probes are chosen at random. These names are just before the trial's
-/// first name. A random choice avoids answers that the server cached in an earlier check.
+/// Maximum number of names from which the names of the probes are chosen at random. These names are just before the
+/// trial's first name. A random choice avoids answers that the server cached in an earlier check.
 const CHOICE: u64 = 256;
 
 /// Checks before the first trial that the server answers, and that not all replies are wrong in the same way.
 ///
 /// The probes query names from the plan's block that none of the trials uses. The trials use the first `used` names. If
-/// the block has no other names, any reply counts as correct. Any reply also counts as correct if AuthDNS serves a zone
-/// that differs from the plan's zone. The trial is then invalid anyway.
+/// the block has too few other names, any reply counts as correct. Any reply also counts as correct if AuthDNS serves a
+/// zone that differs from the plan's zone. The trial is then invalid anyway.
 ///
 /// If queries are sent from many addresses, the probes use the first address. A server without a route back to this
 /// address does not answer. The check takes up to 6 s.
@@ -119,8 +119,8 @@ fn judge(
     }
 }
 
-/// Returns names of the plan's block that are not among the `used` names, which begin at the plan's first name. Returns
-/// `None` if there are fewer such names than probes.
+/// Returns names of the plan's block that no trial uses. The trials use the first `used` names, counted from the plan's
+/// first name. Returns `None` if there are fewer unused names than probes.
 fn spare_names(plan: &TrialPlan, used: u64) -> Option<[Ipv4Addr; PROBES as usize]> {
     let spare = plan.names.count().checked_sub(used)?;
     if spare < PROBES.into() {

@@ -110,9 +110,9 @@ impl FailingSubtrees {
         }
     }
 
-    /// Records an answer. `living` is usually the answered name. If the answer comes from a zone above the answered
-    /// name, `living` is the parent of this name. The name itself may then be the apex of a separate zone, whose
-    /// servers may not answer.
+    /// Records an answer. `living` is usually the answered name. It is the parent of this name if the SOA or NS records
+    /// in the answer are those of a zone with its apex above the name. The answered name may then be the apex of a
+    /// separate zone, whose servers may not answer.
     #[inline]
     pub(super) fn answered(&mut self, living: &[u8], now: Nanos) {
         if self.no_recent_failure(now) {
