@@ -264,8 +264,9 @@ impl State {
 }
 
 impl Holder {
-    /// Starts one of the three processes in a new network namespace. The first process also gets a new user namespace,
-    /// and the other two join it. `owner` is the id of the first process, or `None` for the first process itself.
+    /// Starts one of the three processes that keep the lab's namespaces alive. Each process gets a new network
+    /// namespace. The first process also gets a new user namespace, and the other two join it. `owner` is the id of the
+    /// first process, or `None` for the first process itself.
     fn start(host: Host, owner: Option<i32>) -> Result<Holder, LabError> {
         let mut command;
         match owner {

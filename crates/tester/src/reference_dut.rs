@@ -246,7 +246,7 @@ impl RunningReference {
         self.address
     }
 
-    /// Returns the counters so far.
+    /// Returns the current values of the counters.
     pub fn counters(&self) -> ReferenceCounters {
         let [
             received,

@@ -173,7 +173,7 @@ impl Drop for LargeFilesGuard {
 pub(super) enum ServedNames {
     /// The names that trials query.
     OfTrials {
-        /// Share of these names that have an AAAA record (α).
+        /// Share of the trials' names that have an AAAA record (α).
         aaaa: Share,
     },
     /// The names that the conformance checks query.

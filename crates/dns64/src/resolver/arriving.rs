@@ -229,7 +229,8 @@ impl<O: ResolverIo> Resolver<O> {
     }
 
     /// Handles an error response from an upstream. Returns true if a different upstream is now queried, or if a query
-    /// over TCP is in progress. In these cases the error is stored until that query ends.
+    /// over TCP is in progress. In both cases the fetch continues, and the error is stored in case no better response
+    /// arrives.
     fn tries_another_server(&mut self, id: FetchId, error: &Arc<Answer>) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return false };
         let over_tcp = matches!(fetch.state, State::Tcp(_));

@@ -9,9 +9,9 @@ pub(crate) const STALE_AFTER: Duration = Duration::from_millis(1_750);
 /// Limits for caching times.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TtlLimits {
-    /// Minimum caching time, in seconds.
+    /// Minimum caching time of answers with data, in seconds.
     pub min: u32,
-    /// Maximum caching time, in seconds.
+    /// Maximum caching time of all answers, in seconds.
     pub max: u32,
     /// Maximum caching time of negative answers, in seconds (RFC 2308 §5 advises one to three hours).
     pub negative_max: u32,

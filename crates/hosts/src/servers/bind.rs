@@ -43,7 +43,8 @@ fn check(file: &str) -> Vec<String> {
     vec!["named-checkconf".into(), file.into()]
 }
 
-/// Returns the first part of the configuration: files and listen address. This part is the same for both roles.
+/// Returns the first part of the configuration: files and listen address. This part is the same for a DNS64 server and
+/// an authoritative server.
 fn head<T>(setting: &Setting<'_, T>) -> String {
     let (place, ip, port) = (setting.place(), setting.listen.ip(), setting.listen.port());
     let (on, off) =

@@ -98,7 +98,7 @@ pub struct MlrSearch {
     /// Lowest rate that the tester could not measure.
     unmeasurable: Option<Qps>,
     focus: Option<Focus>,
-    /// Number of steps away from the only known bound that the search has made for the current target.
+    /// Number of steps that the search has made for the current target, away from the only known bound.
     outward: u32,
 }
 

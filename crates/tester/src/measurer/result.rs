@@ -54,7 +54,7 @@ pub struct TrialResult {
     pub throughput: f64,
     /// Packets that the tester's host dropped.
     pub tester_drops: u64,
-    /// Number of packets dropped on the tester's host, for each point of loss.
+    /// Number of packets dropped on the tester's host, for each point at which packets can be dropped.
     pub tester_drops_at: TesterDrops,
     /// Round-trip times of valid replies in microseconds; absent if no reply was valid.
     pub rtt_us: Option<Rtt>,
@@ -106,8 +106,8 @@ pub struct TrialResult {
     /// Not part of the JSON object.
     #[serde(skip)]
     pub intervals: Option<Intervals>,
-    /// Error that prevented writing the requested records. In case of an error, there is no file of records, but the
-    /// trial is otherwise unaffected. Not part of the JSON object.
+    /// Error that prevented writing the file with a record of each query. In case of an error, this file is missing,
+    /// but the trial is otherwise unaffected. Not part of the JSON object.
     #[serde(skip)]
     pub records_error: Option<String>,
 }
@@ -123,7 +123,7 @@ pub struct NamesUsed {
     pub count: u64,
 }
 
-/// Number of packets dropped on the tester's host during the trial, for each point of loss.
+/// Number of packets dropped on the tester's host during the trial, for each point at which packets can be dropped.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
