@@ -352,7 +352,8 @@ pub(crate) fn passed_self_test(path: &Path) -> Result<PassedSelfTest, Failure> {
     })
 }
 
-/// Extends the block of names to all 2³² names. The first name stays the same.
+/// Extends the block of names to all 2³² names. Adjusts the index of the trial's first name, so that it still refers to
+/// the same name.
 fn widen(plan: &mut SearchPlan) {
     plan.trial.first_name += u64::from(u32::from(plan.trial.names.first()));
     plan.trial.names = NameRange::ALL;
@@ -406,11 +407,11 @@ impl Questions {
 }
 
 impl IntervalFiles {
-    /// Returns the length of the intervals for which statistics are written, or `None` if the user requested no such
-    /// file.
+    /// Returns the length of the intervals for which statistics are written to files, or `None` if the user requested
+    /// none of these files.
     ///
     /// # Errors
-    /// Returns an error if the length is given without a file.
+    /// Returns an error if the user gave the length but requested none of these files.
     pub(crate) fn width(&self) -> Result<Option<Nanos>, Failure> {
         let is_wanted = self.hdr_log.is_some() || self.json_lines.is_some();
         if self.interval.is_some() && !is_wanted {

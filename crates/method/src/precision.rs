@@ -79,8 +79,8 @@ impl Interval {
     }
 }
 
-/// Returns the lower end of an interval: a passed rate divided by the factor `overstated` (see [`overstatement`]). A
-/// quotient is rounded down to whole queries per second.
+/// Returns the lower end of an interval: a passed rate divided by the factor `overstated` (see [`overstatement`]). If
+/// this factor is above 1, the result is rounded down to whole queries per second.
 pub fn lower_end(passed: Qps, overstated: f64) -> f64 {
     if overstated > 1.0 { (passed.0 as f64 / overstated).floor() } else { passed.0 as f64 }
 }

@@ -1,6 +1,6 @@
-//! Load trials: queries to a DUT at fractions of the rate that it reached in the worst case on the
-//! same CPUs (median of the searches). The results are CPU use, latency, and efficiency (CPRDP,
-//! Lencse and Kadobayashi 2018, §VI).
+//! Load trials: queries to a DUT at fractions of its worst-case rate on the same CPUs (median of
+//! its worst-case searches). The results are CPU use, latency, and efficiency (CPRDP, Lencse and
+//! Kadobayashi 2018, §VI).
 
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 //!
 //! The aliases of the queried name are followed to the last name. The reply is built from the records of all these
 //! names, and from the labels that apply to the reply as a whole. A label can define a special treatment ([`Fate`]) of
-//! the query, such as a delay of the reply. A label for an RCODE or NODATA ends the chain of aliases. Of the other
-//! treatments, the first determines how the reply is sent.
+//! the query, such as a delay of the reply. A label for an RCODE or NODATA ends the chain of aliases. Other treatments
+//! determine how the reply is sent; only the first of them in the chain of aliases applies.
 
 use std::time::Duration;
 

@@ -118,7 +118,8 @@ fn counts(out: &mut String, title: &str, rows: &[(String, Count)]) {
     }
 }
 
-/// Writes the checks with this verdict, grouped by reason. Passed checks without a reason are omitted.
+/// Writes the checks with this verdict, grouped by the explanation of the outcome. Passed checks without an explanation
+/// are omitted.
 fn reasons(out: &mut String, report: &Report, title: &str, verdict: Verdict) {
     let mut by_reason: BTreeMap<Cow<'_, str>, Vec<&str>> = BTreeMap::new();
     let explanation = report.outcomes.iter().filter(|outcome| outcome.verdict == verdict);

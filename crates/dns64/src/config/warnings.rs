@@ -119,8 +119,8 @@ impl Settings {
         }
     }
 
-    /// Warns of each IPv4 range in a key `ranges` that has no effect: the prefix with this key may embed none of the
-    /// addresses in the range.
+    /// Warns of each IPv4 range in a key `ranges` that has no effect. Such a range contains no global address, although
+    /// the prefix with this key must embed only global addresses.
     fn warn_of_ranges(&self, warnings: &mut Vec<String>) {
         let Ok(named) = NamedNetworks::new(&self.config.networks) else { return };
         for (path, keys) in prefix_locations(&self.config) {

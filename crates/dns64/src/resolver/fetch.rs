@@ -60,7 +60,8 @@ impl KeyHash {
 pub(super) struct Fetch {
     pub(super) query: UpstreamQuery,
     pub(super) route: RouteId,
-    /// Client and failing subtree for which the fetch is counted in the budget.
+    /// Client of the fetch and, if upstream queries fail for a subtree of the DNS that contains the name, this subtree.
+    /// The budget counts the fetch for both.
     pub(super) ticket: AdmissionTicket,
     /// Time at which the fetch ends, with or without an answer.
     pub(super) deadline: Nanos,

@@ -19,8 +19,9 @@ const MOST_JOINED: usize = 64;
 pub(super) struct QueryQuota {
     /// Number of queries that may still be read in this loop iteration.
     left: usize,
-    /// Expected number of queries in one read of the socket, at least 1: the kernel may join several datagrams. It is
-    /// the recent maximum. If all datagrams of a batch have fewer queries, the value is halved.
+    /// Expected maximum number of queries in one datagram read from the socket, at least 1. The kernel may join several
+    /// datagrams into one. After each batch, the value is the maximum of this batch or half of the previous value,
+    /// whichever is higher.
     joined: usize,
 }
 

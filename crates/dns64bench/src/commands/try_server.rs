@@ -82,8 +82,8 @@ const LOWEST: f64 = 0.05;
 /// private addresses (RFC 6052 §3.1), and others remove private addresses from answers.
 const FIRST_NAMES: u64 = 11 << 24;
 const NAMES: u64 = 80 << 24;
-/// Rate at which the index of a run's first name increases, in names per second of wall-clock time. A run uses fewer
-/// names per second, so a later run does not query names that the server has cached from an earlier run.
+/// Distance between the first names of two runs: this number of names for each second between the starts of the runs. A
+/// run uses fewer names per second, so a later run does not query names that the server has cached from an earlier run.
 const NAMES_PER_SECOND: u64 = 400_000;
 
 /// JSON output of `try`.

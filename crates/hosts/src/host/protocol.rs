@@ -142,7 +142,8 @@ pub(crate) enum Reply {
     Seconds(f64),
     /// CPU time that other programs have used so far, in seconds, or `None` if the host does not report it.
     Others(Option<f64>),
-    /// The smallest CPU quota, in thousandths of a CPU, or `None` if there is no quota.
+    /// Smallest CPU quota of the processes and their descendants, in thousandths of a CPU, or `None` if they have no
+    /// quota.
     Quota(Option<u64>),
     /// Sets of CPUs, each with the number of threads that may run on these CPUs.
     Threads(Vec<Allowed>),

@@ -83,8 +83,9 @@ impl Server {
         Ok(turn)
     }
 
-    /// Returns the number of received packets that were lost before this server could answer them, since the queue was
-    /// opened. They were dropped because no frame or ring entry was free, or discarded because they were invalid.
+    /// Returns how many of the packets received since the queue was opened were lost before this server could answer
+    /// them. These packets were dropped because no frame or ring entry was free, or discarded because they were
+    /// invalid.
     ///
     /// # Errors
     /// Returns any error from getsockopt(2). The number of drops is then unknown.

@@ -140,7 +140,8 @@ pub(super) fn begin_panel(out: &mut String, name: &str, (x, y): (f64, f64), room
     text_lines(out, "small head", (x, first), "start", &lines);
 }
 
-/// Returns the height that names need in addition to one line. The name with the most lines determines this height.
+/// Returns the height of all lines after the first, for the name that has the most lines when wrapped to the width
+/// `room`.
 pub(super) fn further_lines<'a>(names: impl Iterator<Item = &'a str>, room: f64) -> f64 {
     let lines = names.map(|name| wrapped(name, room, true).len()).max().unwrap_or(1);
     LINE * (lines.max(1) - 1) as f64

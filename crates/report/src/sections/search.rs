@@ -58,8 +58,8 @@ fn share_places(run: &Run, dut: &DutResult) -> Vec<Cores> {
     plan.dut(&dut.name).map(|dut| plan.keys_of(dut).share_places()).unwrap_or_default()
 }
 
-/// Returns the lowest rate that failed, and the number of queries without a valid reply at this
-/// rate. They are from the search with the lowest result.
+/// Returns the lowest rate that failed in any search at the measurement point, and the number of queries without a
+/// valid reply at this rate.
 fn failed_by(point: &PointResult) -> String {
     Shortfall::lowest(&point.failed_by).map_or("–".into(), |s| {
         let [rate, missing, of] = [s.rate.0, s.missing, s.of].map(|n| number(n as f64));
@@ -203,8 +203,8 @@ fn cells(point: &PointResult) -> [String; wording::STATISTICS.len()] {
     }
 }
 
-/// Returns the acceptance criterion as the end of a title; empty for the criterion of RFC 8219. The papers mark other
-/// criteria as not compliant with RFC 8219, and the title does the same.
+/// Returns the acceptance criterion as the end of a title; empty for the criterion of RFC 8219. Papers about DNS64
+/// benchmarks mark other criteria as not compliant with RFC 8219, and the title does the same.
 fn criterion_suffix(accept: f64) -> String {
     if accept >= 1.0 {
         return String::new();

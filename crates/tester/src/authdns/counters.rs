@@ -153,8 +153,8 @@ pub struct AuthCounters {
     pub xdp: Option<XdpInterface>,
 }
 
-/// Default value for the number of AuthDNS servers, used for counters of older versions. They do not contain this
-/// number.
+/// Default value for the number of AuthDNS servers, used for counters from older versions of dns64bench, which do not
+/// contain this number.
 fn one() -> u32 {
     1
 }

@@ -284,8 +284,8 @@ impl HostWatch {
 
     /// Reads the kernel's counters and returns the losses until now.
     ///
-    /// `received` returns the number of datagrams that the sockets received or dropped. The call takes up to a few
-    /// milliseconds, or longer if datagrams are missing.
+    /// `received` returns the number of datagrams that the sockets received or dropped. A call of `sample` takes up to
+    /// a few milliseconds, or longer if datagrams are missing.
     pub(super) fn sample(&mut self, received: impl Fn() -> u64) -> HostDrops {
         self.add(CounterReading::now(self.drops.interfaces.keys(), self.xdp.as_deref()));
         self.state_samples.note_discards();

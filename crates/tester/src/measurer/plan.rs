@@ -62,8 +62,8 @@ pub struct SenderSettings {
     pub threads: u16,
     /// Number of UDP source ports across all pairs of threads; at least one per pair.
     pub source_ports: u16,
-    /// Number of source addresses; absent if the kernel selects a single address. The prefix of the source addresses is
-    /// not included, because it does not affect the cost of sending.
+    /// Number of source addresses; absent if the kernel selects a single address. The send settings do not contain the
+    /// prefix of these addresses, because it does not affect the cost of sending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_addresses: Option<u32>,
     /// Requested AF_XDP mode; absent if sockets are used.
@@ -92,8 +92,8 @@ pub struct TrialPlan {
     pub rate: Qps,
     /// Duration of sending. RFC 8219 §9.2 requires at least 60 s.
     pub duration: Nanos,
-    /// Reply timeout. A reply that arrives later than this after its query counts as late. RFC 8219 §9.2 requires a
-    /// timeout of at most 1 s.
+    /// Reply timeout, measured from the sending of the query. A reply that arrives after the timeout counts as late.
+    /// RFC 8219 §9.2 requires a timeout of at most 1 s.
     pub timeout: Nanos,
     /// Zone that contains the names of the queries.
     pub domain: Domain,
@@ -284,8 +284,8 @@ impl TrialPlan {
         }
     }
 
-    /// Returns the number of source ports, rounded down to a multiple of the number of thread pairs. Each pair thus
-    /// counts with as many ports as the pair with the fewest ports.
+    /// Returns the number of source ports, rounded down to a multiple of the number of thread pairs. If some pairs have
+    /// one port more than the others, these extra ports are not counted.
     fn ports_alike(&self) -> u64 {
         let threads = self.threads.max(1);
         u64::from(self.source_ports / threads * threads)
@@ -394,8 +394,8 @@ pub(super) const MAX_XDP_PORTS: u16 = 16_384;
 /// needs several ports.
 pub const DEFAULT_SOURCE_PORTS: u16 = 64;
 
-/// Number of message ids per source port that outstanding queries may use. The other ids are reserved for queries sent
-/// together.
+/// Number of message ids per source port that outstanding queries may use. The remaining ids are a reserve for batches
+/// of queries that are sent together.
 pub(crate) const USABLE_IDS: u64 = 65_536 - 1024;
 
 /// Errors of a plan.

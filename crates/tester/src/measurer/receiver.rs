@@ -326,18 +326,19 @@ impl Receiver {
     }
 }
 
-/// Progress of reading: all packets that arrived before this time have been read. Queries that have timed out by this
-/// time are given up. The current time cannot be used, because a pass over the ports has limited length and may leave
-/// replies unread.
+/// Progress of reading: packets that arrived before this time count as read. Queries that have timed out by this time
+/// are given up. The current time cannot be used, because a pass over the ports reads a limited number of packets and
+/// may leave replies unread.
 struct ReadUpTo(Nanos);
 
-/// Maximum delay before queries are given up while unread packets remain. The table of send times is large enough for a
-/// longer delay.
+/// Maximum delay with which a query that has timed out is given up while unread packets remain. The table of send times
+/// is large enough for a longer delay.
 const MOST_UNREAD: Nanos = Nanos::from_millis(100);
 
 impl ReadUpTo {
-    /// Updates and returns the progress of reading. The last pass over the ports began at `began`. `all_read` is true
-    /// if this pass read all packets. The result is at most [`MOST_UNREAD`] before `began`.
+    /// Updates and returns the time before which all packets count as read. The last pass over the ports began at
+    /// `began`. `all_read` is true if this pass read all packets. The result is never earlier than `began` minus
+    /// [`MOST_UNREAD`].
     fn after(&mut self, began: Nanos, all_read: bool) -> Nanos {
         if all_read {
             self.0 = began;

@@ -314,8 +314,8 @@ impl Sender {
 /// query caused does not count as a failed attempt.
 ///
 /// # Errors
-/// Returns the last send error if the query was not sent, or if this is uncertain. The error is `None` if earlier
-/// queries caused all errors.
+/// Returns the last send error if the query was not sent, or if this is uncertain. The error is `None` if every
+/// attempt only reported an error that an earlier query had caused.
 fn send_with_retries(mut send: impl FnMut() -> SendOutcome) -> Result<bool, Option<io::Error>> {
     let mut refusal = None;
     for attempt in 0..SEND_TRIES {
