@@ -138,7 +138,7 @@ pub struct Figures {
     /// Largest of the highest passed rates of the searches; absent if no search found a passing rate.
     pub max: Option<f64>,
     /// Dispersion of the highest passed rates: (max − min) ÷ median · 100 %, to two decimals. Absent if there are fewer
-    /// than 2 searches, or if one of these values is absent.
+    /// than 2 searches, or if the maximum, minimum or median is absent.
     pub dispersion_pct: Option<f64>,
     /// Interval that contains the DUT's maximum rate.
     pub interval: Interval,
@@ -200,10 +200,10 @@ impl Figures {
     }
 }
 
-/// Returns the median of a list of rates in ascending order. If the median is a rate that was tried, it is exact. The
-/// mean of two different rates is rounded down to a multiple of the largest power of ten not above `resolution`. The
-/// result is never below the lower of these two rates. Returns `None` if the list is empty, or if a rate in the middle
-/// is absent.
+/// Returns the median of a list of rates in ascending order: the middle rate or, for an even number of rates, the mean
+/// of the two middle rates. If these two rates differ, the mean is rounded down to a multiple of the largest power of
+/// ten not above `resolution`, but not below the lower rate. Otherwise, the median is exact. Returns `None` if the list
+/// is empty, or if a middle rate is absent.
 pub fn median(sorted: &[Option<Qps>], resolution: Qps) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let (Qps(lower), Qps(upper)) = (sorted[last / 2]?, sorted[sorted.len() / 2]?);

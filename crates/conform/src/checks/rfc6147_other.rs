@@ -11,7 +11,7 @@ use domain::base::iana::Rtype;
 
 use crate::check::{Check, Level, Need};
 
-/// Field values that all checks in this file have in common. Each check sets the other fields.
+/// Field values that all checks in this file have in common. The remaining fields are set in each check.
 const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
 /// Field values that all checks of reverse names have in common.

@@ -21,8 +21,8 @@ pub(super) enum Admission<'r, 'q> {
     Truncate(&'r Query<'q>),
     /// The message gets a reply without records (see [`Received::Error`]).
     Error { rcode: Rcode, question: &'q [u8], edns: bool, cookie: Option<&'r Cookie> },
-    /// The message gets no reply. The value is the counter to increment. One reason is a message above the rate limit
-    /// whose source address may be forged.
+    /// The message gets no reply, for example because it is above the rate limit and its source address may be forged.
+    /// The value is the counter to increment.
     Ignore(Count),
 }
 

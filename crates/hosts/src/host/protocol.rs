@@ -138,7 +138,7 @@ pub(crate) enum Reply {
     Started(u32),
     /// Result of a process that has ended, or `None` if the process is still running.
     State(Option<Ended>),
-    /// CPU time that processes have used so far, in seconds.
+    /// CPU time that the processes and their descendants have used so far, in seconds.
     Seconds(f64),
     /// CPU time that other programs have used so far, in seconds, or `None` if the host does not report it.
     Others(Option<f64>),

@@ -158,8 +158,8 @@ fn at_load(
     load.map_or("not in the plan".into(), |load| cell(&load.found))
 }
 
-/// Returns all loads of a run, sorted by load. Among equal loads, those with passed trials come
-/// before those with failed trials. Each of these groups is sorted by `key` in ascending order.
+/// Returns the results of all loads of a run, in ascending order of the load. Among results at the same load, passed
+/// ones come before all others. Within both groups, the results are in ascending order of `key`.
 fn by_load(run: &Run, key: fn(&LoadResult) -> Option<f64>) -> Vec<(&DutResult, &LoadResult)> {
     let mut all: Vec<(&DutResult, &LoadResult)> = run
         .results

@@ -49,8 +49,8 @@ pub struct HostDrops {
     /// name.
     pub interfaces: BTreeMap<String, InterfaceDrops>,
     /// UDP packets that could not be sent because a buffer or queue was full (SndbufErrors). These packets include
-    /// packets rejected by a queueing discipline. The counter covers the whole host. It is 0 if only loopback is
-    /// watched, because loopback has no queue.
+    /// packets rejected by a queueing discipline. The kernel's counter covers the whole host. This value is 0 if only
+    /// loopback is watched, because loopback has no queue.
     pub no_room_to_send: u64,
     /// For each watched interface, the waiting times of packets in its queueing discipline. Absent if no packet waited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
