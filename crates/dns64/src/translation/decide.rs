@@ -234,8 +234,9 @@ impl Reply<'_> {
         }
     }
 
-    /// True if a policy withholds records from the client. The withheld records are excluded AAAA records (items 9 and
-    /// 28 of docs/src/dns64-items.md), A records that no prefix can embed, or A records removed by `filter-a`.
+    /// True if a policy withholds records from the client. These records are AAAA records that the policy excludes
+    /// (items 9 and 28 of docs/src/dns64-items.md), A records that no prefix can embed, or A records removed by
+    /// `filter-a`.
     pub(crate) fn is_filtered(&self) -> bool {
         match self {
             Reply::Pass { strip, withheld, .. } => {
