@@ -204,8 +204,8 @@ pub fn read(folder: &Path) -> Result<(Plan, Environment, Vec<Entry>), ArchiveErr
     Ok((plan, machine_of(folder)?, entries))
 }
 
-/// Contents of `environment.json`: the facts about a machine, and the version of the file format. Files in older run
-/// folders have no version, and no program needs it.
+/// Contents of `environment.json`: the facts about a machine, and the version of the file format. No program needs the
+/// version, and files in older run folders do not contain it.
 #[derive(Serialize)]
 struct VersionedEnvironment<'a> {
     schema_version: u32,

@@ -96,8 +96,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// Returns all measurement points in the order of measurement: the self-tests, then the points
-    /// of each DUT. The worst case of a DUT comes before the points that depend on its result.
+    /// Returns all measurement points in the order of measurement: the self-tests, then the points of each DUT. A
+    /// worst-case measurement point comes before the points that depend on its result.
     pub fn points(&self) -> Vec<Point> {
         let mut points: Vec<Point> = Vec::new();
         let duts = std::iter::once(None).chain(self.duts.iter().map(Some));

@@ -72,7 +72,7 @@ pub enum Need {
 pub enum Aspect {
     /// The DNS64 prefixes and their lengths.
     Prefix,
-    /// DNSSEC validation, which is also tested when it is switched off.
+    /// DNSSEC validation. It must be off for the checks that need a server without validation ([`Need::NoValidation`]).
     NoValidation,
     /// Range of IPv6 addresses that the server is configured to exclude.
     ExcludedRange,

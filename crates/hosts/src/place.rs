@@ -27,7 +27,7 @@ pub struct CpuPlacement {
     /// Sets of CPUs on which threads of the DUT were allowed to run. CPUs that the host does not
     /// have are omitted.
     pub allowed: Vec<Allowed>,
-    /// Roles that were allowed to run on some of the DUT's CPUs.
+    /// Roles (tester, AuthDNS) that were allowed to run on some of the DUT's CPUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<Sharing>,
     /// CPU quota of the DUT's control groups, in thousandths of a CPU; absent if there is no quota.
@@ -44,10 +44,10 @@ pub struct Allowed {
     pub threads: usize,
 }
 
-/// A role that was allowed to run on CPUs of the DUT.
+/// A role (tester or AuthDNS) that was allowed to run on CPUs of the DUT.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Sharing {
-    /// The role that shares CPUs with the DUT.
+    /// Role that shares CPUs with the DUT: the tester or AuthDNS.
     pub with: Neighbour,
     /// CPUs of the DUT on which this role was also allowed to run.
     pub cpus: BTreeSet<usize>,

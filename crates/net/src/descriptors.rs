@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Limit that is assumed if the actual limit cannot be read. It is the limit that most shells set.
+/// Limit on open files and sockets that is assumed if the actual limit cannot be read. Most shells set this limit.
 const USUAL: u64 = 1_024;
 
 /// Raises this process's limit on open files and sockets as far as permitted, and returns the resulting limit. A tester

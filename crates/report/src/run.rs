@@ -5,7 +5,7 @@ use std::path::Path;
 use campaign::archive::{self, ArchiveError, journal_header};
 use campaign::results::{DutResult, NoResult, PointResult, Results, SelfTestResult};
 
-/// Returns the result of a DUT in the worst case, at the first CPU placement in the plan.
+/// Returns the worst-case result of a DUT (compulsory test of RFC 8219 §9.2), at the first CPU placement in the plan.
 pub(crate) fn worst_point(dut: &DutResult) -> Option<&PointResult> {
     dut.points.iter().find(|p| p.conditions.is_worst_case())
 }
@@ -53,8 +53,8 @@ pub(crate) fn has_failed_self_test(results: &Results) -> bool {
     results.own_self_test().is_some_and(|test| is_over(test) && test.allows.is_none())
 }
 
-/// Returns the DUTs of a run, sorted by their results in the worst case. The fastest DUT is first, and DUTs without a
-/// result are last. If the self-test failed, the DUTs are in plan order.
+/// Returns the DUTs of a run, sorted by their worst-case results ([`worst_point`]). The fastest DUT is first, and DUTs
+/// without a result are last. If the self-test failed, the DUTs are in plan order.
 pub(crate) fn ranked(results: &Results) -> Vec<&DutResult> {
     let mut all: Vec<&DutResult> = results.duts.iter().collect();
     if !has_failed_self_test(results) {

@@ -184,7 +184,7 @@ impl NameRange {
         u64::from(u32::from(address) ^ self.network) < self.count()
     }
 
-    /// Returns the first address of the range, that of name 0.
+    /// Returns the first address of the range. It is the address of the name with index 0.
     pub fn first(&self) -> Ipv4Addr {
         Ipv4Addr::from(self.network)
     }

@@ -24,8 +24,7 @@ pub enum Point {
     SelfTest(SelfTestTarget),
     /// Search for the highest rate of a DUT.
     Search(Conditions),
-    /// Trials at a fraction of the rate that the DUT reached in the worst case on the same CPUs
-    /// (median of the searches).
+    /// Trials at a fraction of the DUT's worst-case rate on the same CPUs (median of its worst-case searches).
     Load(AtShare),
     /// Trials at a constant rate from the plan.
     ConstantRate(AtRate),

@@ -65,8 +65,8 @@ impl From<HostError> for CampaignError {
 }
 
 impl From<ServerError> for CampaignError {
-    /// Converts an error from controlling a server. An error of the host or of the run folder
-    /// becomes a campaign error of the same kind.
+    /// Converts an error that occurred when a server was started or controlled. An error of the host or of the run
+    /// folder becomes a campaign error of the same kind.
     fn from(error: ServerError) -> CampaignError {
         match error {
             ServerError::Host(error) => error.into(),

@@ -111,9 +111,9 @@ impl<H: Hosts> Campaign<'_, H> {
         Task::Trial(Box::new(plan))
     }
 
-    /// Returns the facts that determine the compliance of a trial. They are the facts that the
-    /// Measurer observed, and whether tester, DUT and AuthDNS share a host or CPUs. `auth` contains
-    /// the CPUs of AuthDNS. `dut` contains the CPUs of the DUT, and is `None` in a self-test.
+    /// Returns the facts that determine whether a trial complies with RFC 8219. They are the facts that the Measurer
+    /// observed, and whether tester, DUT and AuthDNS share a host or CPUs. `auth` contains the CPUs of AuthDNS. `dut`
+    /// contains the CPUs of the DUT, and is `None` in a self-test.
     pub(super) fn facts_of(
         &self,
         trial: &TrialResult,

@@ -69,7 +69,7 @@ pub(crate) enum Answer {
     Explanation(Box<Explanation>),
     /// Report of a reload, in answer to [`Request::Reload`].
     Reloaded(ReloadReport),
-    /// Number of removed answers, in answer to [`Request::Flush`] or [`Request::FlushAll`].
+    /// Number of entries removed from the cache, in answer to [`Request::Flush`] or [`Request::FlushAll`].
     Flushed(FlushReport),
     /// Error message.
     Error(String),

@@ -84,8 +84,8 @@ fn bind_with(socket: &OwnedFd, path: &Path, mode: Mode) -> io::Result<()> {
     Ok(bound?)
 }
 
-/// Opens the file of a socket to change its owner. Also returns the device and the inode of the
-/// file.
+/// Opens the file of a socket, so that the owner of the file can be changed. Also returns the device and the inode of
+/// the file.
 ///
 /// # Errors
 /// Returns an error if a file that is not a socket has replaced the socket, or if a system call fails.

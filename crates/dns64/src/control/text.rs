@@ -165,7 +165,7 @@ fn prefix_rule(rule: &PrefixRule) -> String {
     format!("{}{name}{marks}", rule.prefix)
 }
 
-/// Formats the outcome of a question that was resolved for a reply.
+/// Formats the outcome of one of the questions that were resolved to produce a reply.
 fn outcome(question: &QuestionAsked) -> String {
     let addresses: Vec<String> = question.addresses.iter().map(ToString::to_string).collect();
     let found = match question.found.as_str() {

@@ -42,7 +42,7 @@ const SERVICE: Service =
 pub(crate) struct ReloadRequest(oneshot::Sender<ReloadReport>);
 
 impl ReloadRequest {
-    /// Sends the result to the client.
+    /// Sends the result of the reload to the client.
     pub(crate) fn answer(self, report: ReloadReport) {
         // Sending fails if the client has closed the connection.
         let _ = self.0.send(report);

@@ -185,9 +185,9 @@ impl Worker {
     }
 
     /// After a stop, reads the packets that remain in the AF_XDP rings. Returns true if all queries redirected before
-    /// the stop have been read. They have certainly been read if the rings are empty after the time [`SHOWN`] has
-    /// passed since the stop. A flood of packets to the upstream ports must not delay the stop. The result is therefore
-    /// always true after the time [`READ_OUT`] has passed since the stop.
+    /// the stop have been read, or if the time [`READ_OUT`] has passed since the stop. This time limit exists because a
+    /// flood of packets to the upstream ports must not delay the stop. The queries have certainly been read if the
+    /// rings are empty, and at least the time [`SHOWN`] has passed since the stop.
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
         // Read the clock before the rings, because packets may arrive while this thread is
         // preempted.
@@ -249,7 +249,8 @@ impl Worker {
         self.resume();
     }
 
-    /// Continues the client queries with completed fetches. If processing panics, their clients get SERVFAIL.
+    /// Resumes each client query that waited for a fetch, if the fetch is now complete. If the processing of a query
+    /// panics, its client gets SERVFAIL.
     #[inline]
     fn resume(&mut self) {
         while let Some(landed) = self.resolver.next_completed() {

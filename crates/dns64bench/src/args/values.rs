@@ -82,8 +82,8 @@ pub(crate) fn parse_metrics_address(text: &str) -> Result<SocketAddr, String> {
     like("address with a port", "127.0.0.1:9100 or [::1]:9100")(text)
 }
 
-/// Parses a TSIG key. For an argument of the form `@FILE`, reads the key from that file, because other users of the
-/// host can read the arguments of a process.
+/// Parses a TSIG key. An argument of the form `@FILE` names a file that contains the key. This form keeps the key
+/// secret, because other users of the host can read the arguments of a process.
 pub(crate) fn parse_tsig_key(text: &str) -> Result<Key, String> {
     let Some(path) = text.strip_prefix('@') else {
         return text.parse().map_err(|error: KeyError| error.to_string());

@@ -53,7 +53,8 @@ pub(super) fn anchors(checked: &Checked) -> String {
     format!("clearTA()\n{}", checked.of_type("DS").map(add).collect::<String>())
 }
 
-/// Returns the command that checks a configuration file. An option of this command contains the folder of the file.
+/// Returns the command that checks the configuration file `file`. The option `--config-dir` gives the folder of this
+/// file.
 fn check(file: &str) -> Vec<String> {
     let folder = std::path::Path::new(file).parent().unwrap_or(std::path::Path::new("."));
     vec![

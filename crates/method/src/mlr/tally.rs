@@ -91,8 +91,8 @@ pub fn classify(goal: &Goal, trials: &[Trial]) -> LoadClass {
 /// Returns the conditional throughput of a load that is a lower bound, in valid replies per second. The full-length
 /// trials are sorted by loss, lowest loss first, and their durations are added up in this order. The result is the rate
 /// of valid replies in the trial at which this sum reaches the fraction (1 − exceed ratio) of the total duration. The
-/// total duration is at least the goal's duration sum. If the trials are shorter in total, all queries in the missing
-/// time count as lost.
+/// total duration is that of all full-length trials, or the duration sum that the goal requires, whichever is longer.
+/// If it is longer than the trials, all queries in the remaining time count as lost.
 pub fn conditional_throughput(goal: &Goal, load: Qps, trials: &[Trial]) -> f64 {
     let full = || trials.iter().filter(|trial| trial.duration >= goal.final_duration);
     let mut by_loss: Vec<(f64, f64)> =

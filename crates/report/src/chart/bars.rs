@@ -87,7 +87,8 @@ impl Figure {
         area.floor + 48.0
     }
 
-    /// Returns the label of the groups. If there is only one series, the label includes its name.
+    /// Returns the label that describes all groups. If there is only one series, the name of the series is added to the
+    /// label.
     fn groups_label(&self, series: &[Series]) -> String {
         match series {
             [only] if !self.x_label.is_empty() && !only.name.is_empty() => {

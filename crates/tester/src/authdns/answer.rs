@@ -124,8 +124,8 @@ impl Writer<'_> {
     }
 }
 
-/// Offset in a message of the number of answer records. `NSCOUNT` and `ARCOUNT` are the offsets of the numbers of
-/// authority and additional records.
+/// Offset of the header field ANCOUNT, the number of answer records. The constants `NSCOUNT` (authority records) and
+/// `ARCOUNT` (additional records) are the offsets of the two other counts.
 const ANCOUNT: usize = 6;
 const NSCOUNT: usize = 8;
 const ARCOUNT: usize = 10;

@@ -14,7 +14,7 @@ use crate::xdp::XdpInterface;
 /// AuthDNS's queries, losses and processing time in one trial.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct AuthDelta {
-    /// Queries received, including those for names resolved before the trial.
+    /// Queries that AuthDNS received, including those sent before the trial to fill the DUT's cache.
     pub asked: UpstreamQueries,
     /// Queries that the kernel dropped because AuthDNS was too slow.
     pub socket_drops: u64,

@@ -35,8 +35,8 @@ const END: &str = "end";
 
 /// Serves the counters on a status socket until the process ends.
 ///
-/// The argument of `read` counts the trials on all connections except the one that is being answered: the running
-/// trials, and all trials so far. `read` returns an object with at least the keys of [`AuthCounters`].
+/// `read` is called for each answer, and returns an object with at least the keys of [`AuthCounters`]. Its argument
+/// contains two numbers for all other connections: their running trials, and all trials that they have begun so far.
 ///
 /// # Errors
 /// Returns any error from [`StatusSocket::serve`].
@@ -78,9 +78,10 @@ fn attend<T: Serialize>(
     }
 }
 
-/// Count of the trials that were begun through one connection to the status socket.
+/// Record of the trials that were begun through one connection to the status socket.
 struct ConnectionTrials {
-    /// Counts of the trials of all connections, shared by the connections.
+    /// Number of running trials, and of all trials begun so far, on all connections. The connections share these
+    /// numbers.
     trials: Arc<Mutex<OtherTrials>>,
     /// True while a trial of this connection runs.
     runs: bool,

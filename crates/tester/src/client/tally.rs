@@ -137,7 +137,8 @@ impl Tally {
         (transport == Transport::Tcp).then_some((&self.connections, &self.connecting))
     }
 
-    /// Removes the queries in flight at an interruption from the counts, because they have no outcome.
+    /// Records `in_flight`, the number of queries in flight when the user interrupted the client, and subtracts it from
+    /// the number of sent queries. These queries have no outcome.
     pub(super) fn interrupt(&mut self, in_flight: u64) {
         self.counts.sent = self.counts.sent.saturating_sub(in_flight);
         self.interrupted = Some(self.interrupted.unwrap_or(0) + in_flight);

@@ -97,7 +97,7 @@ pub enum MergeError {
     /// A clock offset was given for a shard that does not exist.
     #[error("--offset {index}=…: there are shards 0 to {last}")]
     NoSuchShard {
-        /// Index of the shard for which the offset was given.
+        /// Shard index that was given in the option `--offset`.
         index: u16,
         /// Index of the last shard.
         last: u16,
@@ -418,7 +418,8 @@ impl Totals {
 }
 
 /// Returns the worst value of a fact that has a value for each host. The fact is a disadvantage, such as a shared host.
-/// The order from worst to best is therefore: true, unknown, false as stated by the user, false.
+/// The order from worst to best is therefore: true, unknown, false according to the user, false as determined by the
+/// program.
 fn worst(facts: impl Iterator<Item = Fact>) -> Fact {
     facts
         .max_by_key(|fact| match fact {

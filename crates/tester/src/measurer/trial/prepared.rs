@@ -84,7 +84,7 @@ pub(super) struct TrialContext<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// Opens the ports, and attaches to the interface of the next hop if `plan` requests AF_XDP.
+    /// Opens the source ports. If `plan` requests AF_XDP, also opens AF_XDP rings on the interface of the next hop.
     pub(super) fn new(
         plan: &'a TrialPlan,
         progress: &'a Arc<Progress>,
