@@ -180,7 +180,7 @@ pub struct Windows {
     /// For each period, the lowest value of "sent minus due" in any of its 100 ms windows.
     pub least_100ms: Vec<i32>,
     /// For each period, the highest value of "sent minus due" in any of its 100 ms windows. If a period consists of a
-    /// single window, this value is equal to that in `least_100ms`.
+    /// single window, its values in `most_100ms` and `least_100ms` are equal.
     pub most_100ms: Vec<i32>,
     /// For each period, the lowest value of "sent minus due" in any of its 10 ms windows.
     pub least_10ms: Vec<i32>,

@@ -71,9 +71,10 @@ impl Plan {
         )
     }
 
-    /// Checks `[trial] source-addresses`. If present, the key must contain exactly one prefix for
-    /// each IP version over which the Measurer sends queries. All prefixes must have the same
-    /// number of addresses, because a self-test validates only trials with the same send settings.
+    /// Checks `[trial] source-addresses`. If present, the key must contain exactly one prefix for each IP version over
+    /// which the Measurer sends queries. All prefixes must have the same number of addresses. Otherwise self-tests and
+    /// trials of a DUT could have different send settings, and a self-test validates only trials with its own send
+    /// settings.
     pub fn check_sources(&self) -> Result<(), String> {
         let all = &self.trial.source_addresses;
         if all.is_empty() {

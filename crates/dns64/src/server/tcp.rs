@@ -50,7 +50,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Sockets {
     /// Listeners for clients.
     pub(super) listeners: Vec<std::net::TcpListener>,
-    /// Addresses of all client sockets, including UDP.
+    /// Addresses of all sockets for clients, both TCP and UDP.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) metrics: Option<std::net::TcpListener>,
     pub(super) control: Option<ControlSocket>,

@@ -34,7 +34,7 @@ pub struct AuthDelta {
     /// queries for the same names.
     #[serde(default)]
     pub names: Option<u64>,
-    /// Zones that AuthDNS served; empty for versions that do not report them.
+    /// Zones that AuthDNS served; empty if the version of AuthDNS does not report its zones.
     #[serde(default)]
     pub zones: Vec<ZoneFacts>,
     /// Number of trials that other testers ran at the same time.

@@ -48,7 +48,7 @@ impl Probe {
         Ok(Probe { socket, template: QueryTemplate::aaaa(domain) })
     }
 
-    /// Returns the address of this host from which the server receives queries.
+    /// Returns the local address from which queries are sent to the server.
     pub(super) fn local_ip(&self) -> io::Result<IpAddr> {
         Ok(self.socket.local_addr()?.ip())
     }
