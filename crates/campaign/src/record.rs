@@ -86,8 +86,8 @@ pub enum Entry {
     /// Request to measure certain measurement points again. The trials of these points in earlier
     /// lines are ignored.
     Redone(Redo),
-    /// A measurement point that cannot be measured, because the DUT's host does not support the CPU
-    /// frequency governor of that point. The point is not tried again after a resume.
+    /// A measurement point that cannot be measured, because the CPU frequency governor that the point requires cannot
+    /// be set on the DUT's host. The point is not tried again after a resume.
     CannotBeMade {
         /// The measurement point that cannot be measured. It has no trials.
         point: Point,
@@ -175,8 +175,8 @@ pub struct Measured {
     /// CPU time stolen by a hypervisor.
     #[serde(default)]
     pub stolen: StolenFrom,
-    /// Warnings about the tester that did not make the trial invalid. The JSON form has two lists:
-    /// sentences in `warnings`, and the data of the sentences in `warning_causes`.
+    /// Warnings about the tester that did not make the trial invalid. The JSON form has two lists: `warnings` contains
+    /// the warnings as sentences, and `warning_causes` contains them as data.
     #[serde(flatten, with = "method::warning::in_words")]
     #[schemars(with = "method::warning::in_words::Written<'static>")]
     pub warnings: Vec<Warning>,
@@ -328,7 +328,7 @@ pub struct StolenFrom {
 /// Sysfs folder that describes the CPUs.
 pub(crate) const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Reason why the DUT's host cannot set the CPU frequency governor of a measurement point.
+/// Reason why the CPU frequency governor that a measurement point requires cannot be set on the DUT's host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CannotBeMade {
@@ -426,8 +426,9 @@ impl LoopTrial {
     /// Checks the verdict of the trial against the change in AuthDNS's counters, as for trials at a
     /// constant rate. The trial becomes invalid in any of these cases:
     /// - AuthDNS had a fault.
-    /// - The trial failed, but AuthDNS alone may be the cause. In this case, the reply for every name without a valid
-    ///   answer was missing, late or SERVFAIL. AuthDNS missed, or answered too late, at least as many upstream queries.
+    /// - The trial failed, but AuthDNS alone may be the cause. This is so if two conditions hold. For every name without
+    ///   a valid answer, the reply was missing, late or SERVFAIL. The number of upstream queries that AuthDNS missed or
+    ///   answered too late is at least the number of these names.
     /// - The trial passed, but the DUT did not send an upstream query for each name.
     pub(crate) fn apply_auth(&mut self, part: AuthDelta, limit: Nanos) {
         let mut faults = part.faults(limit, limit);

@@ -12,8 +12,8 @@
 //! the probability of each possible median ([`resamples`]). The same searches therefore always give the same interval.
 //! Percentile intervals computed from few values are too short. The percentiles are therefore moved outwards as in T.
 //! Hesterberg, "What Teachers Should Know About the Bootstrap", The American Statistician 69, 2015, DOI
-//! 10.1080/00031305.2015.1089789, section 5.1. The shift is computed from Student's t distribution with the degrees of
-//! freedom of the smaller set of searches, and from the factor √(n ÷ (n − 1)).
+//! 10.1080/00031305.2015.1089789, section 5.1. The shift is computed from Student's t distribution with n − 1 degrees
+//! of freedom, and from the factor √(n ÷ (n − 1)). Here, n is the number of searches in the smaller of the two sets.
 //!
 //! A search proves only that the server's maximum rate lies between a rate that passed and a rate that failed. The
 //! lower end of the interval is therefore a rate that the candidate passed divided by a rate that the baseline failed.
@@ -45,8 +45,8 @@ pub struct Searches {
 }
 
 impl Searches {
-    /// Selects the searches in `found` in which the tester could measure at least the lowest rate. `overstated` is the
-    /// factor (at least 1) by which a trial may overstate the server's sustainable rate
+    /// Selects the searches in `found`, except those in which the tester could not measure even the lowest rate.
+    /// `overstated` is the factor (at least 1) by which a trial may overstate the server's sustainable rate
     /// ([`crate::precision::overstatement`]). Failures above `proven` queries per second are ignored, because a
     /// self-test validates the tester only up to that rate.
     pub fn of(found: &[Found], overstated: f64, proven: Option<u64>) -> Searches {
@@ -134,9 +134,9 @@ pub enum WouldDecide {
 /// Result of comparing a candidate with a baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Change {
-    /// Number of the baseline's searches in which the tester could measure at least the lowest rate.
+    /// Number of the baseline's searches, without those in which the tester could not measure even the lowest rate.
     pub baseline_searches: usize,
-    /// Number of the candidate's searches in which the tester could measure at least the lowest rate.
+    /// Number of the candidate's searches, without those in which the tester could not measure even the lowest rate.
     pub searches: usize,
     /// Median of the candidate's passed rates, divided by the median of the baseline's passed rates; absent if either
     /// median is absent.
@@ -179,8 +179,8 @@ fn judge(interval: &Ratio, limit: f64) -> ChangeOutcome {
 
 /// Returns the confidence interval that is expected for the ratio of the medians. `searches` contains the assumed
 /// numbers of searches of the baseline and of the candidate. The results of further searches are assumed to vary as
-/// much as those of the existing ones. A server for which at least [`LEAST_SEARCHES`] searches are requested must
-/// already have a search.
+/// much as those of the existing ones. If both assumed numbers are at least [`LEAST_SEARCHES`], each server must
+/// already have at least one search.
 fn interval(baseline: &Searches, candidate: &Searches, searches: (usize, usize)) -> Ratio {
     let fewest = searches.0.min(searches.1);
     if fewest < LEAST_SEARCHES {

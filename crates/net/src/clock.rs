@@ -197,8 +197,8 @@ impl ClockRate {
     }
 
     /// Returns how much faster than the hardware clock the monotonic clock ran between this reading and `later`, in
-    /// parts per million. The result is negative if it ran slower. The magnitude is a lower bound, because the time
-    /// between readings is deducted.
+    /// parts per million. The result is negative if it ran slower. The magnitude is a lower bound: the two clocks are
+    /// read one after the other, and the largest error that this can cause is deducted.
     pub fn ppm_until(self, later: ClockRate) -> f64 {
         let took = later.raw.since(self.raw).0 as f64;
         let faster = later.monotonic.since(self.monotonic).0 as f64 - took;

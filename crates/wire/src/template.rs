@@ -43,7 +43,7 @@ impl QueryTemplate {
         false
     }
 
-    /// Returns the unchanged template: the query with id 0 for the name of 0.0.0.0.
+    /// Returns the unchanged template: the query with id 0 for the name that encodes the address 0.0.0.0.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

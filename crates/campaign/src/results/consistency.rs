@@ -24,7 +24,8 @@ pub enum Contradiction {
         /// Interval that contains the DUT's maximum rate if every reply is required.
         all: Interval,
     },
-    /// Load trials of the DUT failed at a rate no higher than the median of its searches.
+    /// Trials of the plan's `[measure.loads]` failed, although their rate was not above the DUT's
+    /// worst-case rate (median of its worst-case searches).
     DoesNotHold {
         /// The DUT and its CPU placement.
         dut: String,

@@ -1,5 +1,6 @@
-//! Results of load trials and of trials at constant rates. All these trials last for minutes. The
-//! results are CPU use (without the initial transient), efficiency, latency and memory.
+//! Results of trials at fractions of the DUT's worst-case rate (`[measure.loads]`), and of trials at constant rates
+//! (`[[measure.constant-rates]]`). All these trials last for minutes. The results are CPU use (without the initial
+//! transient), efficiency, latency and memory.
 
 use hosts::numa::{NodePages, Numa};
 use hosts::place::CpuPlacement;

@@ -92,7 +92,8 @@ pub struct Simulated {
     pub governed: Rc<RefCell<Vec<String>>>,
 }
 
-/// Guard of a simulated governor. Setting and restoring the governor are logged.
+/// A CPU frequency governor that is set on the simulated host until this value is dropped. The start and the end are
+/// logged.
 pub(crate) struct SimulatedGovernor {
     name: String,
     log: Rc<RefCell<Vec<String>>>,
@@ -555,9 +556,9 @@ pub fn journal_of(plan: &Plan, capacity: u64, events: &[(usize, Event)]) -> Vec<
     entries
 }
 
-/// Returns the journal of a campaign, which may be incomplete. `varying` contains two lists of
-/// capacities, for the DUTs and for AuthDNS. Trial n uses entry n of a list, and after the last
-/// entry the list begins again.
+/// Runs a campaign on simulated hosts, and returns its journal. The journal is incomplete if the campaign ends with an
+/// error. `varying` contains two lists of capacities, for the DUTs and for AuthDNS. Trial n uses entry n of a list, and
+/// after the last entry the list begins again.
 pub fn journal_of_varying(
     plan: &Plan,
     varying: [Vec<u64>; 2],

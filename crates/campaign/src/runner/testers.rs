@@ -1,7 +1,7 @@
 //! A trial that is distributed among several testers (`[ssh] testers`).
 //!
 //! ```text
-//! clocks compared ─► each tester gets its shard and the start time ─► no communication until the last reply timeout
+//! clocks compared ─► each tester gets its share and the start time ─► no communication until the last reply timeout
 //!                                                                          │
 //!              one trial ◄─ merge ◄─ clocks compared again ◄─ results ◄────┘
 //! ```

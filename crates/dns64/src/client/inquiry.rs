@@ -34,8 +34,8 @@ const USUAL_QUESTIONS: usize = 2;
 pub(crate) struct Inquiry {
     client: IpAddr,
     frame: ReplyFrame,
-    /// The question to resolve. If the queried name is in the reverse tree of a prefix, this question is for the
-    /// target of the CNAME.
+    /// The question to resolve. If the queried name is in the reverse tree of a prefix, this question is for the target
+    /// of the CNAME record that is synthesized for this name.
     question: Question,
     /// Replies to send if the name in `question` has no records. Present only if the queried name is a local alias of
     /// that name.
@@ -254,8 +254,8 @@ impl Inquiry {
     }
 
     /// Returns the maximum age, in seconds, of a cached answer to the question of the last step. The answer to a probe
-    /// (a failed query that is repeated with CD set) must not be older than the failure. If the zone has become
-    /// unreachable in the meantime, an older answer would make the zone appear bogus.
+    /// (a failed query that is repeated with CD set) must not be older than the failure. Otherwise, after a zone has
+    /// become unreachable, an answer from an earlier time would make the zone appear bogus.
     #[inline]
     pub(crate) fn max_age(&self, asked: &KeyBuf) -> u32 {
         if !asked.is_probe() {

@@ -93,7 +93,8 @@ pub struct RunningAuth {
     /// One TCP server per address.
     tcp: Vec<TcpServer>,
     xdp: Option<XdpInterface>,
-    /// Losses on this host. The lock is taken only to read the counters, never by a thread that answers queries.
+    /// Counter of the packets lost on this host. The lock is taken only to read the counters, never by a thread that
+    /// answers queries.
     host: Arc<Mutex<HostWatch>>,
     /// Random number drawn when AuthDNS started ([`AuthCounters::start`]).
     start: u32,

@@ -18,7 +18,7 @@ pub struct Ramp {
     pub max: Qps,
     /// Time during which the rate grows.
     pub growing: Nanos,
-    /// Duration of the constant rate after the growth.
+    /// Time during which the rate is constant, after it has reached its maximum.
     pub constant: Nanos,
 }
 

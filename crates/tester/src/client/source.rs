@@ -1,7 +1,8 @@
 //! Source of the queries: generated names, or the lines of a query file in dnsperf's format.
 //!
 //! The questions of a file are stored in memory in wire format, each with the length of its name. The questions are
-//! read in sequence, so there is no index. While queries are sent, no text is parsed and no file is read.
+//! read in sequence, so their positions need not be stored. While queries are sent, no text is parsed and no file is
+//! read.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -310,8 +311,8 @@ impl Source {
 /// line of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    /// For generated names, index of the next name; index 0 is the name at position `first` in the block. For a query
-    /// file, offset of the next question.
+    /// For generated names, index of the next name; index 0 is the name at position `first` in the block of names. For
+    /// a query file, offset of the next question.
     at: u64,
     end: u64,
     first: u64,

@@ -49,8 +49,8 @@ pub(crate) struct NameSequence {
 }
 
 impl NameSequence {
-    /// Creates the sequence that begins at name number `first` of the block `range`. The rate and the timeout are those
-    /// of the trial.
+    /// Creates the sequence that begins at name number `first` of the block of names `range`. The rate and the timeout
+    /// are those of the trial.
     pub(crate) fn new(
         range: NameRange,
         first: u64,

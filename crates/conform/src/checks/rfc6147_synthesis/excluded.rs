@@ -10,9 +10,9 @@ use crate::check::{Check, Level, Need};
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// Label that defines an AAAA record with the address ::ffff:5.6.7.8.
+/// Label that gives a test name an AAAA record with the address ::ffff:5.6.7.8.
 const MAPPED: &str = "v6-00000000000000000000ffff05060708";
-/// Label that defines an AAAA record with the address ::ffff:9.9.9.9.
+/// Label that gives a test name an AAAA record with the address ::ffff:9.9.9.9.
 const MAPPED_TOO: &str = "v6-00000000000000000000ffff09090909";
 
 const ONLY_EXCLUDED: &str = "… if it receives an answer with only AAAA records containing \
@@ -121,7 +121,7 @@ fn mapped_addresses_are_excluded(t: &mut Trial<'_>) -> Judged {
     expect(mapped(&reply) == 0, || "an address of ::ffff:0:0/96 is returned".into())
 }
 
-/// Returns the label that defines an AAAA record with this address.
+/// Returns the label that gives a test name an AAAA record with this address.
 fn label_of(address: u128) -> String {
     format!("v6-{address:032x}")
 }

@@ -339,8 +339,8 @@ fn has_ttl_after_error(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires that synthesized records have a TTL of at most 600 s. Their A record has a TTL of 900 s, and the reply to
-/// the AAAA query contained no SOA record.
+/// Requires that synthesized records have a TTL of at most 600 s. They are synthesized from an A record with a TTL of
+/// 900 s, and the reply to the AAAA query contained no SOA record.
 fn lives_ten_minutes_at_most(reply: &Message) -> Judged {
     if ipv6(reply).is_empty() {
         let what = "it synthesizes nothing after a failed AAAA query";

@@ -60,8 +60,8 @@ pub(crate) fn from_token(token: usize) -> Option<PortId> {
 
 /// A socket on a separate source port, connected to one server.
 struct Port {
-    /// AF_XDP source of this port; `None` if answers arrive on the socket. This field is dropped before the socket,
-    /// while the port is still reserved.
+    /// Interface and address with which this port uses AF_XDP; `None` if answers arrive on the socket. This field is
+    /// dropped before the socket, so that the socket still reserves the port.
     source: Option<XdpSource>,
     endpoint: Endpoint,
     /// The fetches that expect responses, by id.

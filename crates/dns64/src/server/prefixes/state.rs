@@ -16,9 +16,9 @@ use crate::translation::prefix::Prefix;
 
 /// Interval between checks for due queries and probes, expired prefixes and other changes.
 pub(super) const TICK: Duration = Duration::from_millis(200);
-/// Time from the next discovery query to the end of the TTL of the last discovery answer, so that the upstreams have
-/// time to answer. If a tenth of the TTL is longer than this constant, a tenth of the TTL is used. The minimum and the
-/// maximum pause take precedence.
+/// Time by which a discovery query precedes the end of the TTL of the previous discovery answer. This gives the
+/// upstreams time to answer. If a tenth of the TTL is longer than this constant, a tenth of the TTL is used. The
+/// minimum and the maximum pause take precedence.
 const MARGIN: Nanos = Nanos::from_millis(2_500);
 /// Minimum pause before the next discovery query to the upstreams. After a failure, the pause has this length, and
 /// doubles with each further failure.

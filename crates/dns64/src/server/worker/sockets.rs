@@ -74,7 +74,8 @@ impl Worker {
     }
 
     /// Drops the datagrams at the beginning of a batch if they are too old to be answered. Returns the number of
-    /// dropped datagrams, and the number of queries in them: the kernel may join several datagrams.
+    /// dropped datagrams, and the number of queries in them. The numbers can differ, because the kernel may join
+    /// several datagrams into one.
     #[cold]
     fn drop_late(
         &mut self,
