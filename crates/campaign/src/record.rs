@@ -50,8 +50,9 @@ pub enum Entry {
     },
     /// Configuration of a server at its first start.
     Configuration {
-        /// Name of the DUT, followed by "for conform" and the variant if the configuration is for conformance checks.
-        /// For AuthDNS: "AuthDNS" if this is the server's name, otherwise "AuthDNS" followed by the server's name.
+        /// Name of the DUT. If the configuration is for conformance checks, "for conform" follows, and then the
+        /// difference from the usual configuration, if any. For AuthDNS: "AuthDNS" if this is the server's name,
+        /// otherwise "AuthDNS" followed by the server's name.
         server: String,
         /// The command and the configuration file of the server.
         #[serde(rename = "told")]
@@ -59,8 +60,8 @@ pub enum Entry {
     },
     /// Facts about a host: a machine other than this one, or a network namespace of this machine.
     Host {
-        /// Role of the host: "tester", "dut" or "auth". If a role has several hosts, the role of
-        /// each further host is "tester N" or "auth N". The number N starts at 1.
+        /// Role of the host: "tester", "dut" or "auth". With several hosts of a role, this value stands for the first
+        /// host. The second host is "tester 1" or "auth 1", the third host is "tester 2" or "auth 2", and so on.
         role: String,
         /// The facts that `dns64bench check` reports on the host.
         environment: Environment,
@@ -426,9 +427,9 @@ impl LoopTrial {
     /// Checks the verdict of the trial against the change in AuthDNS's counters, as for trials at a
     /// constant rate. The trial becomes invalid in any of these cases:
     /// - AuthDNS had a fault.
-    /// - The trial failed, but AuthDNS alone may be the cause. This is so if two conditions hold. For every name without
-    ///   a valid answer, the reply was missing, late or SERVFAIL. The number of upstream queries that AuthDNS missed or
-    ///   answered too late is at least the number of these names.
+    /// - The trial failed, but AuthDNS alone may be the cause. This is so if two conditions hold. For every name
+    ///   without a valid answer, the reply was missing, late or SERVFAIL. The number of upstream queries that AuthDNS
+    ///   missed or answered too late is at least the number of these names.
     /// - The trial passed, but the DUT did not send an upstream query for each name.
     pub(crate) fn apply_auth(&mut self, part: AuthDelta, limit: Nanos) {
         let mut faults = part.faults(limit, limit);

@@ -106,8 +106,9 @@ pub struct Results {
 /// Configuration of a server.
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ServerConfig {
-    /// Name of the DUT, followed by "for conform" and the variant if the configuration is for conformance checks. For
-    /// AuthDNS: "AuthDNS" if this is the server's name, otherwise "AuthDNS" followed by the server's name.
+    /// Name of the DUT. If the configuration is for conformance checks, "for conform" follows, and then the difference
+    /// from the usual configuration, if any. For AuthDNS: "AuthDNS" if this is the server's name, otherwise "AuthDNS"
+    /// followed by the server's name.
     pub server: String,
     /// Command and configuration file of the server at its first start.
     #[serde(flatten)]

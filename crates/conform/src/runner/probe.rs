@@ -68,7 +68,7 @@ impl QueryResult {
 /// UDP and then sent over TCP. If the reply is truncated, the query is also sent over TCP.
 ///
 /// # Errors
-/// Returns [`RunError::Silent`] if neither this query nor queries of other kinds get a reply.
+/// Returns [`RunError::Silent`] if neither this query nor queries for other names and types get a reply.
 pub(super) fn prefixes(subject: Subject<'_>) -> Result<Discovery, RunError> {
     let mut trial = Trial::new(subject);
     let query = || Message::query(&name("ipv4only.arpa"), Rtype::AAAA);
@@ -116,7 +116,8 @@ pub(super) fn derived(subject: Subject<'_>, found: &Discovery) -> Vec<Prefix> {
     derive::nearest(&[(first.0, &first.1), (second.0, &second.1)])
 }
 
-/// Sends queries of other kinds to a server that did not reply to the query `first`. Returns the replies as text.
+/// Sends queries for other names and types to a server that did not reply to the query `first`. Returns the replies as
+/// text.
 ///
 /// # Errors
 /// Returns [`RunError::Silent`] if these queries get no reply either.

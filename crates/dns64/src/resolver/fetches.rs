@@ -15,7 +15,7 @@ use crate::ids::{FetchId, ServerId};
 #[derive(Default)]
 pub(super) struct Fetches {
     slab: Slab<Fetch>,
-    /// Index of each fetch in the table `slab`, found by the key of its question.
+    /// Hash table from the key of a question to the index of its fetch in `slab`.
     by_key: HashTable<u32>,
     /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
     hasher: RandomState,

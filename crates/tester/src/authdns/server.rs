@@ -55,7 +55,7 @@ pub struct AuthConfig {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
-    /// An address cannot be used.
+    /// AuthDNS cannot listen on an address.
     #[error("cannot serve {address} {source}")]
     Listen {
         /// The listen address.
@@ -76,7 +76,7 @@ pub enum AuthError {
     /// The interface does not support the requested AF_XDP mode.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// The system does not list its interfaces.
+    /// The list of this host's network interfaces cannot be read.
     #[error("cannot find this host's interfaces: {0}")]
     Interfaces(io::Error),
     /// A worker cannot be started.

@@ -60,8 +60,8 @@ fn clear_if(reply: &mut Message, rtype: Rtype) {
     }
 }
 
-/// Returns true if the owner contains the label `b`, which means that the owner is in the zone `b.ZONE`. This zone
-/// contains the targets of the aliases that the label `hop` defines.
+/// Returns true if the owner contains the label `b`, which means that the owner is in the zone `b.ZONE`. If a test name
+/// contains the label `hop`, it is an alias, and its target is in this zone.
 fn is_other(record: &Record) -> bool {
     record.owner.iter().any(|label| label.as_slice().eq_ignore_ascii_case(b"b"))
 }
