@@ -557,8 +557,8 @@ fn planned_facts(plan: &Plan) -> Facts {
     Facts { auth_limit: Some(plan.trial.auth_limit.into()), ..trial.facts(Fact::NotKnown) }
 }
 
-/// The reserve δ and the trials of the self-test that validates the tester. `None` if there is no
-/// such self-test, or if the self-test did not pass.
+/// For the self-test that validates the tester: its reserve δ, as a fraction (RFC 8219 §9.2), and its trials. `None` if
+/// there is no such self-test, or if the self-test did not pass.
 struct SelfTestCoverage<'a>(Option<(f64, Vec<&'a TrialResult>)>);
 
 impl<'a> SelfTestCoverage<'a> {

@@ -476,8 +476,8 @@ fn views_yaml(views: &[Node], draft: &mut Draft) {
     draft.access = Some(Located { value: clients, origin });
 }
 
-/// Returns the default of an access list: one entry for all IPv4 addresses and one entry for all
-/// IPv6 addresses, both with the value `is_so`.
+/// Returns two entries: one for all IPv4 addresses and one for all IPv6 addresses. Both have the flag `is_so`, which
+/// applies to clients that match no view.
 fn everything(is_so: bool) -> Vec<(ipnet::IpNet, bool)> {
     Addresses::all().networks().into_iter().map(|network| (network, is_so)).collect()
 }

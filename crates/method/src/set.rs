@@ -2,7 +2,7 @@
 //! trial, until all trials are done.
 //!
 //! ```text
-//! Set      search 1 ─► search 2 ─► … ─► search n          each a [`NarrowedSearch`]; result and shortfall of each
+//! Set      search 1 ─► search 2 ─► … ─► search n          each a [`NarrowedSearch`]; result, missing replies of each
 //! Repeats  trial 1 ─► trial 2 ─► … ─► trial n             all at one rate; an invalid trial is repeated
 //! ```
 //!

@@ -44,8 +44,8 @@ pub struct ReceiveBatch {
     iovecs: Box<[iovec]>,
     headers: Box<[mmsghdr]>,
     count: usize,
-    /// Number of headers that must be written before the next receive. These are the headers filled by the kernel, and
-    /// one more that the kernel may have begun to fill. Initially, all headers must be written.
+    /// Number of message headers (`mmsghdr`) that must be written before the next receive. These are the headers that
+    /// the kernel has filled, and one more that it may have begun to fill. Initially, all headers must be written.
     used: usize,
 }
 

@@ -24,8 +24,9 @@ pub(crate) fn csv(runs: &[Run]) -> String {
     out
 }
 
-/// Returns rows about the trials in the report's pacing figures. For each section of a trial, the rows contain the
-/// minimum and maximum deviation of the number of queries from the schedule.
+/// Returns rows about the trials in the report's pacing figures. Each trial is divided into periods. For each period,
+/// the rows contain the minimum and maximum deviation of the number of queries from the schedule, in windows of 100 ms
+/// and of 10 ms.
 fn pacing(run: &Run) -> Vec<Row> {
     let mut rows = Vec::new();
     for (dut, paced) in run.results.duts.iter().filter_map(|dut| Some((dut, dut.paced.as_ref()?))) {
@@ -51,7 +52,7 @@ fn pacing(run: &Run) -> Vec<Row> {
     rows
 }
 
-/// Returns the rows about the quality of the tester.
+/// Returns the rows about the accuracy of the tester, the CPU time stolen from the hosts, and the times of the run.
 fn tester(run: &Run) -> Vec<Row> {
     let (r, h) = (&run.results, &run.results.health);
     let row = |quantity: &str, unit, value: f64| {

@@ -1,4 +1,4 @@
-//! Figures of the tester's pacing.
+//! Figures of the report that show how closely the tester keeps the query schedule.
 
 use campaign::results::PacedTrial;
 use method::pacing::Windows;

@@ -49,7 +49,8 @@ pub(crate) fn points(runs: &[Run]) -> String {
     out
 }
 
-/// Returns the cells of a measurement point's line in `points.csv`, computed from all rows of this point.
+/// Returns the cells of a measurement point's line in `points.csv`. `rows` contains all rows of `results.csv` about
+/// this point.
 fn point_cells(run: &Run, rows: &[Row]) -> Vec<String> {
     let row = |quantity: &str| rows.iter().find(|row| row.quantity == quantity);
     let mut cells =

@@ -281,8 +281,7 @@ fn check_refuted(outputs: &Outputs, found: &Found<'_>) {
     assert!(refuted.is_none_or(|rate| from.is_none_or(|from| from < rate)), "{from:?}");
 }
 
-/// Checks that the worst case of a DUT has the same value in JSON, CSV, tables, figure and
-/// sentence.
+/// Checks that the worst-case result of a DUT is the same in JSON, CSV, tables, figure and sentence.
 fn check_worst_case(outputs: &Outputs, found: &Found<'_>, dut: &str) {
     let row = outputs.csv_cell("search", dut, "rate", &[("acceptance", "1")]);
     for (column, key) in [

@@ -39,7 +39,7 @@ fn with_interval(interval: &Interval) -> String {
 }
 
 /// Formats the median, or returns the reason why there is none. If the searches prove that the rate is at least the
-/// median, but show no upper bound, "≥" precedes it.
+/// median, but show no upper bound, the median is preceded by "≥".
 pub fn median(figures: &Figures) -> String {
     match (figures.median, figures.refuted_at) {
         _ if figures.n == 0 => "not measured".into(),
@@ -112,8 +112,8 @@ pub fn lower_bounds(reasons: &[LowerBound]) -> Vec<String> {
     reasons.iter().map(lower_bound).collect()
 }
 
-/// Describes a goal of an MLRsearch: `at most 0.5 % lost in all but 50 % of 21 s, in trials of 1 s`. The second part is
-/// omitted if a single trial is as long as all trials together must be ("duration sum" in RFC 9971).
+/// Describes a goal of an MLRsearch: `at most 0.5 % lost in all but 50 % of 21 s, in trials of 1 s`. The part `in
+/// trials of …` is omitted if the length of a single trial equals the "duration sum" of the goal (RFC 9971).
 pub fn goal(goal: &Goal) -> String {
     let percent = |share: f64| number(share * 100.0);
     let seconds = number(goal.duration_sum.as_secs_f64());

@@ -41,8 +41,8 @@ impl InterfaceDrops {
     }
 }
 
-/// Returns the number by which UDP's count of failed sends (`no_room_to_send`) exceeds the number of packets dropped by
-/// queueing disciplines (`queued`). The result is 0 if the count is lower.
+/// Returns the number of failed UDP sends (`no_room_to_send`) minus the number of packets that queueing disciplines
+/// dropped (`queued`). If the second number is higher, the result is 0.
 ///
 /// If a discipline rejects a packet at once, the sender is informed, so both the discipline and UDP count the packet. A
 /// packet that was dropped later, or sent by another program, is in only one of the two counters.

@@ -1,5 +1,5 @@
-//! Results of load trials. In these trials, the offered rate is a fraction of the rate that the DUT
-//! reached in the worst case.
+//! Results of load trials. In these trials, the offered rate is a fraction of the DUT's worst-case rate (median of its
+//! worst-case searches).
 
 use serde::{Deserialize, Serialize};
 use units::{Qps, Share};
@@ -31,8 +31,7 @@ pub(crate) fn missing(recorded: &Recorded<'_>, point: &Point) -> Option<NoResult
     result(recorded, point)?.found.missing
 }
 
-/// Returns the result of the trials at a fraction of the rate that the DUT reached in the worst
-/// case.
+/// Returns the result of the trials at a fraction of the DUT's worst-case rate (median of its worst-case searches).
 pub(super) fn result(recorded: &Recorded<'_>, point: &Point) -> Option<LoadResult> {
     let Point::Load(at) = point else { return None };
     let loads = loads_of(recorded.plan, point)?;

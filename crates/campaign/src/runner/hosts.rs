@@ -50,13 +50,13 @@ const USAGE: i32 = 2;
 /// queries.
 const ENVIRONMENT: i32 = 4;
 
-/// Boot ids of the machines. An id is empty if it is unknown.
+/// Boot ids of the machines on which the testers, the DUT and AuthDNS run. An id is empty if it is unknown.
 pub(super) struct Machines {
-    /// Machines of the testers, without duplicates.
+    /// Boot ids of the testers' machines, without duplicates.
     pub(super) testers: Vec<String>,
-    /// Machine of the DUT.
+    /// Boot id of the DUT's machine.
     pub dut: String,
-    /// Machines of AuthDNS, without duplicates.
+    /// Boot ids of the machines of AuthDNS, without duplicates.
     pub(super) auths: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ pub(super) trait Observers: Servers {
     /// Returns the role of each host, and the facts about it. The list is empty for topology loopback, in which all
     /// servers run on this machine.
     fn facts(&self) -> Vec<(String, Environment)>;
-    /// Returns the boot ids of the machines.
+    /// Returns the boot ids of the machines on which the testers, the DUT and AuthDNS run.
     fn machines(&self) -> Machines;
     /// Sets the frequency governor of the DUT's CPUs, or returns the reason why it cannot be set.
     /// `folder` is the run folder.
@@ -143,7 +143,8 @@ pub(super) trait Observers: Servers {
     fn restore_governors(&self, folder: &Path) -> Result<(), HostError>;
     /// Returns AuthDNS's counters, or `None` if AuthDNS does not count queries.
     fn counters(&self, auth: &Self::Auth) -> Result<Option<AuthCounters>, HostError>;
-    /// Returns the page allocations on the DUT's host, or `None` if the kernel does not count them.
+    /// Returns the counters of page allocations on the DUT's host for each NUMA node, or `None` if the kernel does not
+    /// count page allocations.
     fn numa(&self) -> Result<Option<Numa>, HostError>;
     /// Returns three lists of CPU times: for the testers' hosts, the DUT's host and the AuthDNS
     /// hosts. `None` stands for a host that does not report them.

@@ -242,7 +242,7 @@ impl TrialSequence {
     }
 }
 
-/// Number of experiments in a block of a closed-loop trial.
+/// Number of experiments in a block of a closed-loop trial. An experiment queries 256 names.
 pub(super) const BLOCK: u32 = 256;
 
 /// Settings of a trial in a closed loop.
@@ -252,7 +252,7 @@ pub struct LoopPlan {
     pub server: SocketAddr,
     /// Number of threads, each with one query in flight.
     pub threads: usize,
-    /// Number of blocks of 256 experiments.
+    /// Number of blocks. A block has 256 experiments, each with 256 names.
     pub blocks: u8,
     /// Timeout of a query.
     pub timeout: Duration,
@@ -296,7 +296,7 @@ impl LoopPlan {
 }
 
 impl LoopPlan {
-    /// Returns the number of experiments in a trial.
+    /// Returns the number of experiments in a trial. An experiment queries 256 names.
     pub(crate) fn experiments(&self) -> usize {
         BLOCK as usize * usize::from(self.blocks)
     }

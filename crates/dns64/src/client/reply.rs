@@ -655,7 +655,7 @@ fn push_synthesized(
 
 /// A synthesized AAAA record. Its owner name occurs earlier in the message.
 struct Synthesized {
-    /// Offset of the owner name, to which the compression pointer refers.
+    /// Offset of the owner name in the message. The record's compression pointer has this target.
     owner: u16,
     /// TTL in seconds.
     ttl: u32,

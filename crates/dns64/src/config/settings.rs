@@ -654,8 +654,8 @@ pub(crate) fn control_socket(file: &Path) -> Result<Option<PathBuf>, ConfigError
 /// Maximum time for which failures may be cached, in seconds (RFC 9520 §3.2).
 const MOST_FAILURE_TTL: u128 = 300;
 
-/// Returns a network in `clients` that is much larger than the networks of a single operator, or
-/// `None` if there is none.
+/// Returns a network in `clients` that is too large for a single operator: its prefix is shorter than 8 bits, and it is
+/// not fc00::/7. Returns `None` if there is none.
 pub(super) fn covers_all_clients(clients: &Networks<IpNet>) -> Option<IpNet> {
     let unique_local: IpNet = "fc00::/7".parse().expect("a constant");
     // The networks are aggregated, so that two halves of the address space count as the whole

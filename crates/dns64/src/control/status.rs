@@ -109,8 +109,8 @@ pub struct UpstreamStatus {
     /// up.
     #[serde(default)]
     pub down_for_s: Option<u64>,
-    /// Reason for the last failure in the worker that was the first to mark the upstream down; `null` if the upstream
-    /// is up.
+    /// Reason for the last failure of the upstream, as recorded by the worker that marked it down first; `null` if the
+    /// upstream is up.
     #[serde(default)]
     pub down_reason: Option<String>,
     /// Number of UDP queries sent to the upstream.

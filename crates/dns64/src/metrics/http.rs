@@ -11,7 +11,8 @@ use tokio::task::LocalSet;
 use crate::guard::Tasks;
 use crate::transport::requests::{self, Service};
 
-/// Parameters of the metrics listener. A GET request has no body, so it ends with the empty line after its header.
+/// Parameters of the metrics listener. The field `end` contains the octets that end a request. A GET request has no
+/// body, so it ends with the empty line after its header.
 const SERVICE: Service = Service {
     request: "a request for the metrics",
     end: b"\r\n\r\n",

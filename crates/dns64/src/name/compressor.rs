@@ -18,8 +18,8 @@ const MAX_TARGET: usize = 0x3fff;
 /// (RFC 1035 §2.3.4) with all their ancestors. A typical message contains only a few names.
 const MOST_KNOWN: usize = 512;
 
-/// Maximum number of labels of a name that are stored without heap allocation. The same maximum applies to the pointer
-/// targets of a message.
+/// Maximum number of elements that a list stores without heap allocation. The lists are the labels of a name, and the
+/// pointer targets of a message.
 const USUAL: usize = 16;
 
 /// Value of [`Known::above`] if the parent name is the root, which is not recorded.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!                 ┌─ Ready: cached answer or cached failure
-//! ask(key) ───────┼─ Rejected: the budget is used up, or it is too late
+//! ask(key) ───────┼─ Rejected: a limit of the `budget` is reached, or the client query is too old
 //!   waiter        └─ Pending ─► fetch ─► upstreams ─► outside: UDP, TCP, other workers
 //!                                 ▲                        │
 //!              timers ─► on_timer ┤                        │
@@ -64,9 +64,9 @@ use crate::name::{KeyBuf, text};
 use crate::shares::Slots;
 use crate::shares::client::ClientId;
 
-/// Maximum age of a client query for which a fetch begins. Clients retry soon after this age. If two consecutive
-/// fetches began at this age, and each took the time limit `forwarding.timeout`, the client would wait for more than
-/// four seconds in total.
+/// Maximum age of a client query for which a fetch begins. Clients retry soon after this age. Two further fetches, one
+/// after the other and each of up to `forwarding.timeout`, would make the client wait for more than four seconds in
+/// total.
 const PATIENCE: Nanos = Nanos::from_millis(2_100);
 /// Ratio of the maximum number of fetches in flight to the maximum number of waiting client
 /// queries. The ratio is above 1, because alias chains cause several fetches per client query.
@@ -133,7 +133,8 @@ impl<O: ResolverIo> Resolver<O> {
         resolver
     }
 
-    /// Applies a new configuration. Fetches in flight keep the servers that they have queried.
+    /// Applies a new configuration. Servers that a fetch in flight uses are kept, even if they are not in the new
+    /// configuration.
     pub(crate) fn take_settings(&mut self, settings: Arc<Settings>) {
         self.settings = settings;
         self.upstreams.configure(&self.settings, &self.common.metrics);
@@ -382,15 +383,15 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// True if, after a fetch of maximum duration, the client query would be too old for a further fetch. `since` is
-    /// the arrival time of the client query.
+    /// True if a client query that arrived at the time `since` leaves no time for two fetches. If the first fetch began
+    /// now and reached its time limit, the query would then be too old for a second fetch.
     pub(crate) fn leaves_no_time(&self, since: Nanos) -> bool {
         self.now.since(since) + Nanos::from(self.settings.timeout()) > PATIENCE
     }
 
-    /// Begins a fetch for an answer that a client will soon need. Does nothing if the answer is
-    /// cached, the fetch is in flight, or the budget is used up. The fetch has no waiter, and its
-    /// answer is cached.
+    /// Begins a fetch for an answer that a client will soon need. Does nothing if the answer is cached, the fetch is in
+    /// flight, or the limits on fetches in flight permit no further fetch. The fetch has no waiter, and its answer is
+    /// cached.
     pub(crate) fn resolve_early(&mut self, question: &KeyBuf, client: ClientId) {
         let known = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
         let hash = self.fetches.hash(question.octets());
@@ -401,8 +402,8 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Begins a fetch without a waiter. Returns false if there is no upstream, if the budget is used up, or if another
-    /// worker has cached an answer that is at most `max_age` seconds old.
+    /// Begins a fetch without a waiter. Returns false if there is no upstream, if the limits on fetches in flight
+    /// permit no further fetch, or if another worker has cached an answer that is at most `max_age` seconds old.
     fn begin_without_waiter(
         &mut self,
         question: &KeyBuf,

@@ -45,7 +45,7 @@ pub enum GoalError {
     /// The width is not between 0 and 1.
     #[error("the width of a goal is {0}; it must be above 0 and below 1")]
     Width(f64),
-    /// The initial duration is 0, the final duration is shorter than the initial duration, or the duration sum is
+    /// The initial duration is 0, the final duration is shorter than the initial duration, or [`Goal::duration_sum`] is
     /// shorter than the final duration.
     #[error(
         "the durations of a goal are {initial} s at first, {last} s in the end and {sum} s in sum; each must be above 0 and at \

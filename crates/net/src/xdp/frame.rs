@@ -63,8 +63,7 @@ impl FromIterator<IpAddr> for HostAddresses {
 }
 
 impl Default for HostAddresses {
-    /// Returns an empty set of host addresses, for an interface on which datagrams may arrive with an incomplete
-    /// checksum.
+    /// Returns a value that contains no addresses. Datagrams may arrive with an incomplete checksum.
     fn default() -> HostAddresses {
         [].into_iter().collect()
     }
@@ -384,7 +383,7 @@ pub(super) mod tests {
         frame
     }
 
-    /// Returns an empty set of addresses of this host.
+    /// Returns [`HostAddresses`] that contain no addresses.
     pub(in super::super) fn none() -> HostAddresses {
         HostAddresses::default()
     }

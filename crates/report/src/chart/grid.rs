@@ -15,7 +15,7 @@ const COLUMNS: usize = 3;
 const HEAD: f64 = 26.0;
 const NAME: f64 = 22.0;
 const MARKS: f64 = 74.0;
-/// Part of the width of a cell that the name of the cell's diagram must leave free.
+/// Horizontal space in each cell that must stay free beside the name of the cell's diagram.
 const NAME_GAP: f64 = 24.0;
 const HEIGHT: f64 = 110.0;
 const FOOT: f64 = 26.0;

@@ -51,7 +51,7 @@ pub enum Burst {
     /// [`LONGEST`].
     #[default]
     Auto,
-    /// The maximum deviation that the user gave.
+    /// Maximum deviation of a query from its schedule, as given by the user.
     Fixed(Nanos),
 }
 

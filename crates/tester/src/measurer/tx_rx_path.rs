@@ -66,9 +66,9 @@ pub(super) enum SendOutcome {
 }
 
 impl SendOutcome {
-    /// Converts `sent`, the result of sending `queries` queries through a socket. A pending ICMP error is not returned
-    /// as the send error, because an earlier query caused it. Any other error is a send error, for example EPERM from a
-    /// packet filter.
+    /// Converts `sent`, the result of a system call that sends `queries` queries through a socket, to a
+    /// [`SendOutcome`]. A pending ICMP error is not included as a send error, because an earlier query caused it. Any
+    /// other error is included, for example EPERM from a packet filter.
     fn of_socket(queries: u64, sent: io::Result<()>) -> SendOutcome {
         match sent {
             Ok(()) => SendOutcome::First(queries),

@@ -11,7 +11,8 @@ use crate::label::{self, Behaviour};
 use crate::message::{Message, Name, Record};
 use crate::trial::{Judge, Judged, Trial, expect};
 
-/// Common fields of most checks in this folder. Each check sets the other fields.
+/// Base value of most checks in this folder: 6147 as the number of the RFC, and the default values of the other fields.
+/// Each check replaces some of these values.
 pub(super) const RFC6147: Check = Check { rfc: 6147, ..Check::BASE };
 
 /// Label that defines an AAAA record with the address [`NATIVE`].

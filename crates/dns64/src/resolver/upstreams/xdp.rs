@@ -3,7 +3,7 @@
 //! ```text
 //! query ─► a source port, as without AF_XDP ─► its socket is open, and the port is in IngressPorts
 //!    ├─ next hop known ─► Outbox ─► interface
-//!    └─ next hop unknown, and once a second ─► socket ─► kernel, which keeps the next hop's address fresh
+//!    └─ next hop unknown, or one query per second ─► socket ─► kernel, which verifies the next hop
 //! answer ─► filter: is the port in IngressPorts? ─┬─ yes ─► rings ─► worker that owns the port
 //!                                                 └─ no ──► socket
 //! ```
@@ -30,8 +30,8 @@ const LOOKUP_INTERVAL: Nanos = Nanos::SECOND;
 pub(crate) struct IngressPorts {
     address: IpAddr,
     ports: Arc<PortSet>,
-    /// For each port number, one value: worker index plus 1 (16 bits), server identifier (32 bits) and index of the
-    /// port (16 bits). The value 0 means that the port is not open.
+    /// For each port number, one value: worker index plus 1 (16 bits), server identifier (32 bits), and index of the
+    /// port among the ports for this server (16 bits). The value 0 means that the port is not open.
     owners: Box<[AtomicU64]>,
     /// For each port number, the hash of the address and port of the server that is queried from this port. The hash
     /// filters out forged answers before they reach the worker that opened the port. The worker then compares the
