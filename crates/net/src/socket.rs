@@ -179,10 +179,10 @@ impl Endpoint {
         Ok(endpoints)
     }
 
-    /// Opens two sockets on one source port of a client of `server`. The first socket is connected and receives
-    /// datagrams from the server. The second socket receives datagrams from all other sources. Because the kernel
-    /// separates the datagrams in this way, those from other sources can be counted without a check of each source
-    /// address.
+    /// Opens two sockets on the same source port, for a client that queries `server`. The first socket is connected and
+    /// receives datagrams from the server. The second socket receives datagrams from all other sources. Because the
+    /// kernel separates the datagrams in this way, those from other sources can be counted without a check of each
+    /// source address.
     ///
     /// # Errors
     /// Returns an error if there is no route to the server, no port is free, or a nonzero `port` is in use.
@@ -203,10 +203,11 @@ impl Endpoint {
         Ok((connected, unmatched))
     }
 
-    /// Opens a socket on one source port of a client of `server`, and on all addresses of this host in the address
-    /// family of `server`. [`Endpoint::send_from`] sends from any of these addresses, including addresses in prefixes
-    /// that a route makes local. [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) returns the source and
-    /// destination of received datagrams. The socket accepts datagrams from any source.
+    /// Opens a socket for a client that queries `server`. The socket is bound to one source port, on all addresses of
+    /// this host in the address family of `server`. [`Endpoint::send_from`] sends from any of these addresses,
+    /// including addresses in prefixes that a route makes local.
+    /// [`ReceiveBatch::peer`](crate::batch::ReceiveBatch::peer) returns the source and destination of received
+    /// datagrams. The socket accepts datagrams from any source.
     ///
     /// # Errors
     /// Returns an error if no port is free, a nonzero `port` is in use, or the kernel lacks `IPV6_FREEBIND` (before

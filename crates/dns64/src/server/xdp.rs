@@ -99,7 +99,7 @@ impl ClientAddress {
     }
 }
 
-/// Client addresses and upstream ports for which an interface is to be opened.
+/// The `listen` addresses and source ports of upstream queries for which an interface is to be opened.
 struct PlannedInterface {
     name: String,
     clients: Vec<ClientAddress>,
@@ -263,7 +263,8 @@ pub(super) struct Rings {
     pub(super) exchange: Exchange,
 }
 
-/// Client addresses and upstream ports to which the datagrams of an interface queue may be sent.
+/// Possible destinations on this host of the datagrams in an interface queue: `listen` addresses for clients, and
+/// source ports of upstream queries.
 pub(super) struct Destinations {
     /// True if the kernel may join several datagrams into one before the filter receives them ([`xdp::may_join`]).
     may_join: bool,
@@ -273,11 +274,11 @@ pub(super) struct Destinations {
 
 /// Destination of a datagram received over AF_XDP.
 pub(super) enum DatagramOwner {
-    /// The client endpoint with this index.
+    /// A `listen` address. The value is the index of the worker's socket that is bound to it.
     Clients(usize),
-    /// An upstream port, and the worker that opened it.
+    /// A source port of upstream queries, and the worker that opened it.
     Port(WorkerId, PortId),
-    /// An upstream port that has been closed.
+    /// A source port of upstream queries that has been closed.
     ClosedPort,
 }
 

@@ -15,7 +15,8 @@ pub(crate) struct Counts {
     held: HashMap<Key, SlotCount>,
 }
 
-/// Key of a count: a kind of slot, and a network. Level 0 is the network that contains all clients.
+/// Key of a count: a kind of slot, and a network with its nesting level. Level 0 is the network that contains all
+/// clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: u64,

@@ -37,8 +37,8 @@ impl Figure {
     }
 }
 
-/// Returns the lower and upper ends of the vertical axis of a panel. The range includes the requested value, and is
-/// never empty.
+/// Returns the lower and upper ends of the vertical axis of a panel. The axis includes the requested value (`wanted`),
+/// and its ends always differ.
 fn extent(panel: &Panel) -> (f64, f64) {
     let start = (panel.wanted, panel.wanted);
     let (low, high) =
