@@ -112,10 +112,10 @@ impl Tree {
         !matches!(self, Tree::Plain | Tree::Other)
     }
 
-    /// Returns the name of the apex.
+    /// Returns the name of this zone: the label of the zone, if it has one, followed by `zone`.
     ///
     /// # Panics
-    /// Panics if `zone` is so long that the label does not fit before it.
+    /// Panics if the result exceeds the maximum length of a name.
     pub fn apex(self, zone: &Name) -> Name {
         self.label().map_or_else(|| zone.clone(), |label| prepend(label, zone))
     }

@@ -57,8 +57,8 @@ fn dots(run: &Run, dut: &DutResult) -> Vec<Dot> {
 }
 
 /// True if a measurement point belongs to the DUT `dut` and the CPU placement `place`, and its trials query new names
-/// without AAAA records. The trials may be searches (with any acceptance ratio), load trials or trials at constant
-/// rates.
+/// without AAAA records. The point may consist of searches (with any acceptance ratio), load trials, or trials at
+/// constant rates.
 fn is_worst_case(point: &Point, dut: &str, place: &Cores) -> bool {
     let is_plain = match point {
         Point::Search(c) => (c.aaaa, c.cached) == (Share::ZERO, Share::ZERO),

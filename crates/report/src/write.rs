@@ -16,8 +16,7 @@ use crate::summary::{RunSummary, standing, summary};
 use crate::table::{Table, markdown_text};
 use crate::{change, csv, latex, page, servers, tables, tidy};
 
-/// Writes the report of one run, or the comparison of several, into `folder`, and returns the
-/// page's path.
+/// Writes the report of one run, or the comparison of several runs, into `folder`. Returns the path of the HTML page.
 ///
 /// # Errors
 /// Returns an error if a file cannot be written.

@@ -105,7 +105,7 @@ impl Port {
 /// Counter of packets that were lost before they could be read from a queue's rings.
 #[derive(Default)]
 pub(crate) struct Losses {
-    /// Number of dropped packets in the last successful read from the kernel.
+    /// Number of dropped packets, as reported by the last successful read from the kernel.
     known: u64,
     /// Number of failed reads. Each counts as a loss, so that the trial does not pass.
     unknown: u64,

@@ -96,9 +96,9 @@ const HIGH_LOSS: f64 = 0.1;
 impl FromStr for TypedGoal {
     type Err = String;
 
-    /// Parses a goal in the format used in plans, but rejects a high loss without a percent sign.
-    /// In a plan, a high loss without a percent sign is accepted, because the plans in journals
-    /// contain losses in this form.
+    /// Parses a goal from the command line. The format is that of plans, but a loss of `HIGH_LOSS` or more without a
+    /// percent sign is rejected. Plans may contain such a loss, because the plans in journals contain losses without a
+    /// percent sign.
     fn from_str(text: &str) -> Result<TypedGoal, String> {
         let goal = TypedGoal::parse(text)?;
         let loss = text.split(',').next().unwrap_or_default();

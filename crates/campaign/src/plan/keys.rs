@@ -232,7 +232,7 @@ pub struct ClosedLoops {
 }
 
 impl Default for ClosedLoops {
-    /// Returns the values from the paper on MTD64. The list of thread counts is empty.
+    /// Returns the settings of the experiments in G. Lencse's paper on MTD64, but with an empty list of thread counts.
     fn default() -> ClosedLoops {
         ClosedLoops {
             threads: Vec::new(),
@@ -291,7 +291,8 @@ pub struct Loads {
 }
 
 impl Default for Loads {
-    /// Returns the durations from the paper by Lencse and Kadobayashi (2018). The list of rates is empty.
+    /// Returns the trial duration and the initial transient from the paper by Lencse and Kadobayashi (2018), with an
+    /// empty list of offered rates.
     fn default() -> Loads {
         let (duration, transient) = (Duration::from_secs(180), Duration::from_secs(60));
         Loads { shares: Vec::new(), at: None, duration, transient, repeat: 1 }

@@ -49,9 +49,9 @@ pub struct PointResult {
     /// is no such self-test.
     #[serde(default)]
     pub vouched: Option<Qps>,
-    /// Shares of names with an AAAA record (α) and of cached names (β). They are computed from
-    /// AuthDNS's counters in the trials that passed at full length. Absent if AuthDNS does not
-    /// count queries.
+    /// Shares of names with an AAAA record (α) and of cached names (β), computed from AuthDNS's counters. Two kinds of
+    /// trials are used: full-length trials that passed, and trials that deviated from the requested conditions. Absent
+    /// if there are no such trials, or if AuthDNS does not count queries.
     pub real: Option<Real>,
     /// CPU placement of the DUT, as observed in the trials of this measurement point; absent if it
     /// was not observed.
@@ -61,10 +61,10 @@ pub struct PointResult {
     /// How often the DUT died or hung in the trials.
     #[serde(default)]
     pub ends: DutEndCounts,
-    /// Distance between the highest passed and the lowest failed rate. For a bisection, this is the requested distance.
-    /// For an MLRsearch, it is the distance that was reached. A median that is the mean of two different rates is
-    /// rounded down to a multiple of a power of ten. This power of ten is the largest one that does not exceed the
-    /// distance.
+    /// Distance between the highest passed and the lowest failed rate of a search. For a bisection, this is the
+    /// requested distance. For an MLRsearch, it is the largest distance that any search reached. If the median of the
+    /// searches is the mean of two different rates, it is rounded down to a multiple of a power of ten. This power of
+    /// ten is the largest one that does not exceed the distance.
     pub resolution: Qps,
     /// Results of an MLRsearch for each goal, starting with the goal of RFC 8219. The other fields of this structure
     /// contain the result for the goal of RFC 8219. The list is empty for a bisection.
@@ -247,9 +247,8 @@ fn misconfigured(trials: &[&Measured], searches: &SearchSequence) -> Option<Wron
     searches.found().iter().all(|found| found.highest.is_none()).then_some(wrong)
 }
 
-/// Returns the shares of names with an AAAA record (α) and of cached names (β), as counted by
-/// AuthDNS. Two kinds of trials are used: trials that passed at full length, and trials that
-/// deviated from the requested conditions.
+/// Returns the shares of names with an AAAA record (α) and of cached names (β), as counted by AuthDNS. Two kinds of
+/// trials are used: full-length trials that passed, and trials that deviated from the requested conditions.
 fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
     let judged = |m: &&&Measured| {
         let passed = m.verdict() == Verdict::Passed && m.step.length == Length::Full;
@@ -277,7 +276,7 @@ fn real(trials: &[&Measured], searches: &SearchSequence) -> Option<Real> {
 }
 
 /// Counts the trials of one measurement point. The caller must not pass trials of several points, because a failed
-/// probe and the full-length trial after it are matched by search and rate alone.
+/// short trial (probe) and the full-length trial after it are matched only by search and rate.
 pub(super) fn count<'a>(all: impl Iterator<Item = &'a Measured>) -> Trials {
     let mut trials = Trials::default();
     let mut probed_failed = 0;

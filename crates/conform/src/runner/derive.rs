@@ -41,8 +41,9 @@ pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
 #[derive(Clone, Copy)]
 struct Fit {
     prefix: Prefix,
-    /// Number of addresses in which octet "u" is not zero (RFC 6052 §2.2). For prefix lengths from 40 to 64 bits, the
-    /// five octets after the prefix are octet "u" and the four octets of the IPv4 address, in any order.
+    /// Number of addresses in which octet "u" is not zero (RFC 6052 §2.2); always 0 for prefixes of 32 or 96 bits. For
+    /// other lengths, the five octets after the prefix may be in any order. Octet "u" is the one that is not part of
+    /// the IPv4 address.
     strange: usize,
     /// Number of octets that differ from those of correctly synthesized addresses.
     wrong: usize,
@@ -74,8 +75,8 @@ impl Fit {
         Fit { strange, wrong, ..self }
     }
 
-    /// Returns the sort key. A prefix with fewer errors in the addresses comes first. If two prefixes have equally many
-    /// errors, the longer prefix comes first.
+    /// Returns the sort key. The prefix with fewer nonzero octets "u" comes first. If these are equally many, the
+    /// prefix with fewer wrong octets comes first, and after that the longer prefix.
     fn key(&self) -> (usize, usize, Reverse<u8>) {
         (self.strange, self.wrong, Reverse(self.prefix.length()))
     }

@@ -18,8 +18,8 @@ use super::outcome::CachedAnswer;
 /// requests.
 const LEAST_TTL: u32 = 10;
 /// Number of slots in the table of questions. A slot stores a question that was asked once in the last tenth of the TTL
-/// of its cached answer. A different question may overwrite the slot. The answer to the overwritten question is then
-/// refreshed at least one request later.
+/// of its cached answer. A different question may overwrite the slot. The overwritten question must then be asked at
+/// least twice more before its answer is refreshed.
 const SLOTS: usize = 4_096;
 /// Number of client queries after which one more refresh is permitted.
 const QUESTIONS: u32 = 10;

@@ -26,9 +26,9 @@ impl Prefix {
     /// Returns the prefix `network/len`.
     ///
     /// # Errors
-    /// Returns an error if RFC 6052 §2.2 does not allow the length, or if bits beyond the length or in
-    /// octet 8 are set. Also returns an error if the prefix contains the well-known prefix or is not
-    /// routable.
+    /// Returns an error if RFC 6052 §2.2 does not allow the length, or if bits beyond the length or in octet 8 are set.
+    /// Also returns an error if the prefix is not routable, or if it is a shorter prefix that contains the well-known
+    /// prefix.
     pub fn new(network: Ipv6Addr, len: u8) -> Result<Prefix, PrefixError> {
         let bits = u128::from(network);
         if ![32, 40, 48, 56, 64, 96].contains(&len) {

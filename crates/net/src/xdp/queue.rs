@@ -33,7 +33,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Address family AF_XDP, which libc does not define for every platform.
 const AF_XDP: libc::c_int = 44;
 
-/// Numbers of frames and ring entries of a queue. Each number is a power of two, or zero.
+/// Capacity of a queue: how many frames and ring entries it has. Each number is a power of two, or zero.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capacity {
     /// Number of frames that are used for received packets and for the replies to them.

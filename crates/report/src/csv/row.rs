@@ -221,8 +221,9 @@ pub(crate) fn key_cells(run: &Run, of: &MetricSubject, seen: Option<&CpuPlacemen
     cells
 }
 
-/// Returns the cells of the remaining key columns of a measurement point: IP version of a self-test, AAAA record rate,
-/// cache hit rate, acceptance ratio, load, threads, frequency governor.
+/// Returns the cells of the last seven columns in [`KEYS`]: IP version of a self-test, AAAA record rate, cache hit
+/// rate, acceptance ratio, load, threads, frequency governor. A cell is empty if it does not apply to the measurement
+/// point.
 fn conditions(point: &Point) -> [String; 7] {
     let mut cells: [String; 7] = Default::default();
     match point {

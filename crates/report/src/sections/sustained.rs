@@ -11,7 +11,8 @@ use crate::format::number;
 use crate::places::on_cores;
 use crate::run::{Run, each_dut, legend};
 
-/// Returns the table cell with the median CPRDP: valid replies per second, divided by the number of cores in use.
+/// Returns the table cell with the median CPRDP (computing power relative DNS64 performance). It is the number of valid
+/// replies per second, divided by the number of cores in use.
 pub(crate) fn cprdp_cell(found: &Sustained) -> String {
     found.cell(found.cprdp.as_ref().map(|cprdp| number(cprdp.median)))
 }

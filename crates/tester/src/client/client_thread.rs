@@ -299,8 +299,9 @@ impl<'a> ClientThread<'a> {
         clock::sleep_until(next.clamp(now + PAUSE, now + Nanos::from_millis(1)));
     }
 
-    /// Sends queries from each port until no further query is allowed, or until a burst is complete. The rate is at
-    /// most `most` queries per second. Returns false after the time `end`, or when there are no more queries.
+    /// Sends queries from one port after another. Each port sends until no further query is allowed, or until its burst
+    /// is complete. The average rate since the start is at most `most` queries per second. Returns false after the time
+    /// `end`, or when there are no more queries.
     fn send_all(&mut self, end: Option<Nanos>, most: Option<Qps>) -> bool {
         let mut now = clock::now();
         if end.is_some_and(|end| now >= end) {

@@ -1,5 +1,5 @@
-//! The Frame Streams protocol: length-prefixed frames on a connection. A handshake at the start negotiates the
-//! content type, and a second one ends the stream.
+//! The Frame Streams protocol: length-prefixed frames on a connection. A handshake at the start negotiates the content
+//! type, and a second handshake ends the stream.
 //!
 //! ```text
 //! writer  READY(type) ──────► ┐            START(type), data, data …, STOP ─► ┐

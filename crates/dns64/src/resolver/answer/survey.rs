@@ -116,8 +116,8 @@ impl<'a> Survey<'a> {
         Ok(survey)
     }
 
-    /// True if the message can be cached unchanged, provided that its answer records are in the order of the alias
-    /// chain.
+    /// True if the message can be cached unchanged, without regard to the order of its answer records. The caller
+    /// checks that they are in the order of the alias chain.
     pub(super) fn is_clean(&self) -> bool {
         self.steady && !self.must_rebuild
     }
