@@ -320,7 +320,7 @@ enum Continuation {
     Ends,
 }
 
-/// Parts of a queried name. The names in the records of the queried name are composed of these parts.
+/// Parts of a queried name, from which the names in its records are composed.
 struct TargetParts<'a> {
     nonce: &'a [&'a Label],
     rest: &'a [&'a Label],

@@ -1,9 +1,10 @@
 //! Multiple Loss Ratio search (MLRsearch, RFC 9971): several goals in one search, short trials first.
 //!
-//! A [`Goal`](goal::Goal) defines the tolerated loss of a trial and the fraction of the total trial time that may
-//! exceed this loss. It also defines the final trial duration and the maximum width of the rate interval. Each goal is
-//! preceded by *targets*, which are easier goals with wider intervals and shorter trials. [`tally`] classifies a load
-//! for one target from all trials at that load. [`search`] chooses the next load and its duration:
+//! A [`Goal`](goal::Goal) defines the tolerated loss of a trial. Trials with a higher loss may make up at most a given
+//! fraction of the total trial time. The goal also defines the final trial duration and the maximum width of the rate
+//! interval. Each goal is preceded by *targets*, which are easier goals with wider intervals and shorter trials.
+//! [`tally`] classifies a load for one target from all trials at that load. [`search`] chooses the next load and its
+//! duration:
 //!
 //! ```text
 //! goal ─► targets: coarse and short ─► finer and longer ─► final (the goal itself)

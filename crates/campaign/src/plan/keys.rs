@@ -93,8 +93,8 @@ impl fmt::Display for PlacementRef {
 }
 
 /// `[dut.measure]`: measurements of one DUT. A key in this table replaces the key of the same name
-/// in `[measure]`. A key that is missing here has its value from `[measure]`. An empty list removes
-/// the measurement.
+/// in `[measure]`. A key that is missing here has its value from `[measure]`. If a list of
+/// criteria, shares or rates is empty, the corresponding measurement is not done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DutKeys {

@@ -47,8 +47,8 @@ pub fn share(text: &str) -> Result<f64, String> {
 /// Description of the correct form of a duration, for error messages.
 const FORM: &str = "a time; write for example \"10s\", \"250ms\" or a number of seconds";
 
-/// Conversion of an optional duration to the type of a field of the plan. A field of type
-/// [`Duration`] must have a value; a field of type `Option<Duration>` may be empty.
+/// Conversion of an optional duration to the type of a plan field. For the type [`Duration`], the plan must contain a
+/// value. For the type `Option<Duration>`, the value may be absent.
 pub(crate) trait FromTime: Sized {
     fn from_time(time: Option<Duration>) -> Option<Self>;
 }

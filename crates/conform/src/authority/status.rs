@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// Requests the queries received for this name.
+    /// Requests a list of the queries that the server has received for this name.
     Asked(String),
     /// Requests the trust anchors of the signed zones; the value is `true`.
     Anchors(bool),

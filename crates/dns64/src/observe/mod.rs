@@ -148,8 +148,8 @@ impl Writers {
         self.reopen.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until all queued records are written. The wait has a time limit, because a reader may
-    /// have stopped. All senders must have been dropped.
+    /// Waits until all queued records are written. The caller must first drop all senders. The wait has a time limit,
+    /// because a reader may have stopped.
     pub(crate) fn end(&mut self) {
         let give_up = Instant::now() + SHUTDOWN_TIMEOUT;
         for thread in self.threads.drain(..) {

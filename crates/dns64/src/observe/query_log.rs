@@ -167,8 +167,8 @@ pub(super) trait Target: Write + Send {
     /// True if the destination is an empty file.
     fn is_empty(&self) -> bool;
 
-    /// Reopens the destination by its path. A missing file is created. Returns `None` if there is
-    /// no path.
+    /// Opens the destination again by its path, and returns it. A missing file is created. Returns `None` if the
+    /// destination has no path.
     fn reopened(&self, path: Option<&Path>) -> io::Result<Option<Box<dyn Target>>>;
 }
 

@@ -70,8 +70,8 @@ impl SystemLimits {
     }
 }
 
-/// Numbers of workers, listen addresses and upstream TCP connections, which determine how many file descriptors are
-/// needed. They stay the same until the next start.
+/// Values that determine how many file descriptors are needed: the number of workers, of listen addresses, and of
+/// upstream TCP connections. They stay the same until the next start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FixedUntilRestart {
     workers: u64,

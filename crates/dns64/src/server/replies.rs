@@ -17,7 +17,7 @@ use crate::transport::client::Client;
 /// A worker's client sockets, and the replies queued on each.
 pub(super) struct Replies {
     endpoints: Vec<Endpoint>,
-    /// Local address of each endpoint, if known.
+    /// Local address of each client socket; `None` if the system does not report it.
     addresses: Vec<Option<SocketAddr>>,
     queues: Vec<SendQueue>,
     /// Replies to send over AF_XDP, for each of the worker's rings.

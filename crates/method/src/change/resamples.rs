@@ -37,14 +37,14 @@ impl Medians {
         }
     }
 
-    /// Returns the ratios that result if the medians of this set are divided by those of `other`.
+    /// Returns the ratios of the possible medians of this set to the possible medians of `other`.
     pub(super) fn ratio_to<'a>(&'a self, other: &'a Medians) -> Ratios<'a> {
         Ratios { of: self, to: other }
     }
 }
 
-/// The ratios that result if any median of one set is divided by any median of a second set. Each ratio has a
-/// probability.
+/// Ratios between two sets of resamples: each possible median of one set, divided by each possible median of the other.
+/// Each ratio has a probability.
 pub(super) struct Ratios<'a> {
     of: &'a Medians,
     to: &'a Medians,

@@ -27,8 +27,8 @@ fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
     plan.real_time && own.is_some() && all().filter(|its| *its == own).count() == 1
 }
 
-/// Returns true if real-time priority is allowed, and the sender in this pair of threads has a CPU of its own. On this
-/// host, no other thread of dns64bench or dns64d may use such a CPU, not even a thread of the same trial.
+/// Returns true if real-time priority is allowed, and the sender in this pair of threads has an exclusive CPU. A CPU is
+/// exclusive if no other thread of dns64bench or dns64d can run on it, whether it belongs to this trial or not.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
         && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())
@@ -51,7 +51,8 @@ pub fn needs_send_cost(plan: &TrialPlan) -> bool {
 }
 
 impl TrialPlan {
-    /// Returns true if the plan gives each sender an exclusive CPU. Other programs on these CPUs are not checked.
+    /// Returns true if real-time priority is allowed, and the plan gives each sender a CPU that no other thread of the
+    /// trial uses. Other processes may use these CPUs.
     pub fn gives_senders_cpus(&self) -> bool {
         (0..self.threads).all(|pair| is_alone(self, pair))
     }
