@@ -9,9 +9,9 @@ use units::Nanos;
 /// fetches per second if each of them takes 1.6 s.
 const LEAST: u64 = 8_192;
 /// Maximum time for which a fetch may wait in queues, as a fraction of the time limit of the fetch (numerator and
-/// denominator). If answers take a third of the time limit, the wait before a retransmission is longer, so queries are
-/// not sent twice. A client query causes two fetches, but the second begins only after the answer to the first. During
-/// a pause of the upstreams, the number of fetches in flight therefore grows at only half of the usual fetch rate. The
+/// denominator). If all answers take a third of the time limit, retransmissions wait longer than that, so no query is
+/// sent twice. A client query causes two fetches, but the second begins only after the answer to the first. During a
+/// pause of the upstreams, the number of fetches in flight therefore grows at only half of the usual fetch rate. The
 /// limit on this number is reached only after a pause that is longer than a third of the time limit.
 const SHARE: (u64, u64) = (1, 3);
 
