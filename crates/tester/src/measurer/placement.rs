@@ -28,7 +28,8 @@ fn is_alone(plan: &TrialPlan, pair: u16) -> bool {
 }
 
 /// Returns true if real-time priority is allowed, and the sender in this pair of threads has an exclusive CPU. A CPU is
-/// exclusive if no other thread of dns64bench or dns64d, in this process or another, can run on it.
+/// exclusive if no other thread of dns64bench or dns64d that works during a trial can run on it. Threads of this
+/// process and of others are considered.
 pub(super) fn owns_cpu(plan: &TrialPlan, pair: u16) -> bool {
     is_alone(plan, pair)
         && cpu_of(plan, pair, 0).is_some_and(|cpu| cpu_sharing::sharing_threads(cpu).is_empty())
