@@ -716,7 +716,8 @@ pub(crate) struct ReferenceDut {
     /// CPU on which the server runs
     #[arg(long, value_name = "N", help_heading = THREADS)]
     pub(crate) cpu: Option<usize>,
-    /// Address of an AuthDNS. The server sends a query for every answered name to this AuthDNS, like a DNS64 server.
+    /// Address of an AuthDNS. As a DNS64 server would, the reference DUT queries this AuthDNS for every name that it
+    /// answers.
     /// Replies are sent without waiting for answers from AuthDNS
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address, help_heading = AUTH)]
     pub(crate) ask: Option<SocketAddr>,

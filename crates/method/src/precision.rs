@@ -202,8 +202,8 @@ impl Figures {
 
 /// Returns the median of a list of rates in ascending order: the middle rate or, for an even number of rates, the mean
 /// of the two middle rates. If these two rates differ, the mean is rounded down to a multiple of the largest power of
-/// ten not above `resolution`, but not below the lower rate. Otherwise, the median is exact. Returns `None` if the list
-/// is empty, or if a middle rate is absent.
+/// ten that does not exceed `resolution`. If the rounded mean is below the lower rate, the lower rate is returned.
+/// Otherwise, the median is exact. Returns `None` if the list is empty, or if a middle rate is absent.
 pub fn median(sorted: &[Option<Qps>], resolution: Qps) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let (Qps(lower), Qps(upper)) = (sorted[last / 2]?, sorted[sorted.len() / 2]?);

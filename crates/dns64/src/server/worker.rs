@@ -186,8 +186,8 @@ impl Worker {
 
     /// After a stop, reads the packets that remain in the AF_XDP rings. Returns true if all queries redirected before
     /// the stop have been read, or if the time [`READ_OUT`] has passed since the stop. This time limit exists because a
-    /// flood of packets to the upstream ports must not delay the stop. The queries have certainly been read if the
-    /// rings are empty, and at least the time [`SHOWN`] has passed since the stop.
+    /// flood of packets to the upstream ports must not delay the stop. All queries have certainly been read once two
+    /// conditions hold: the rings are empty, and at least [`SHOWN`] has passed since the stop.
     fn read_rings_out(&mut self, stopped_at: Nanos) -> bool {
         // Read the clock before the rings, because packets may arrive while this thread is
         // preempted.

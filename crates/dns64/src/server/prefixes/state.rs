@@ -31,7 +31,7 @@ const MAX_FAILURE_PAUSE: Nanos = Nanos::from_millis(60_000);
 /// next answer.
 const LEAST_LIFETIME: Nanos = Nanos::from_millis(4_000);
 
-/// State that the tasks for prefixes share.
+/// Shared state of the tasks for prefixes.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) known: KnownPrefixes,
