@@ -121,7 +121,7 @@ impl Cache {
     }
 }
 
-/// Returns the time for which a reply is cached. A denial without a SOA record is not cached (RFC 2308 §5).
+/// Returns the time for which a reply is cached. A negative answer without a SOA record is not cached (RFC 2308 §5).
 fn lifetime(reply: Option<&Message>) -> Duration {
     let Some(reply) = reply.filter(|reply| matches!(reply.rcode, rcode::NOERROR | rcode::NXDOMAIN))
     else {

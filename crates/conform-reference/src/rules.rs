@@ -38,16 +38,17 @@ pub struct Rules {
     pub notices_loops: bool,
     /// The TTL of a synthesized record is at most the TTL of the A record (§5.1.7).
     pub ttl_of_a: bool,
-    /// The TTL of a synthesized record is at most the TTL of the SOA record in the denial of AAAA records (§5.1.7).
+    /// The TTL of a synthesized record is at most the TTL of the SOA record in the negative answer for AAAA records
+    /// (§5.1.7).
     pub ttl_of_soa: bool,
-    /// The TTL of a synthesized record is at most the MINIMUM of the SOA record in the denial of AAAA records (RFC 2308
-    /// §5).
+    /// The TTL of a synthesized record is at most the MINIMUM of the SOA record in the negative answer for AAAA records
+    /// (RFC 2308 §5).
     pub minimum_of_soa: bool,
-    /// Maximum TTL, in seconds, of a synthesized record if the denial of AAAA records contains no SOA record. The
-    /// default is 600 (§5.1.7).
+    /// Maximum TTL, in seconds, of a synthesized record if the negative answer for AAAA records contains no SOA record.
+    /// The default is 600 (§5.1.7).
     pub ttl_without_soa: u32,
-    /// Maximum TTL, in seconds, of a synthesized record if the AAAA query failed. Such a failure counts as a denial
-    /// without a SOA record (§5.1.2). The default is 600 (§5.1.7).
+    /// Maximum TTL, in seconds, of a synthesized record if the AAAA query failed. Such a failure counts as a negative
+    /// answer without a SOA record (§5.1.2). The default is 600 (§5.1.7).
     pub ttl_after_error: u32,
     /// With the Well-Known Prefix, only global IPv4 addresses are embedded (RFC 6052 §3.1).
     pub leaves_non_global: bool,
@@ -84,7 +85,7 @@ pub struct Rules {
     pub checks_question: bool,
     /// Answer records that belong neither to the queried name nor to its alias chain are dropped (RFC 2181 §5.4.1).
     pub drops_unrelated_records: bool,
-    /// Answers and denials are cached for their TTL (RFC 2308 §5).
+    /// Answers and negative answers are cached for their TTL (RFC 2308 §5).
     pub caches: bool,
     /// TTLs of cached records decrease with time (RFC 1035 §3.2.1).
     pub ages: bool,

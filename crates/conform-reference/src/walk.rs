@@ -10,7 +10,8 @@ use domain::base::iana::Rtype;
 use crate::cache::all_records;
 use crate::rules::Rules;
 
-/// Maximum TTLs in seconds. The maximum is a week in general (RFC 8767 §4), and three hours for denials (RFC 2308 §5).
+/// Maximum TTLs in seconds. The maximum is a week in general (RFC 8767 §4), and three hours for negative answers (RFC
+/// 2308 §5).
 const LONGEST: u32 = 604_800;
 const LONGEST_DENIAL: u32 = 10_800;
 
@@ -80,7 +81,7 @@ impl Found {
         &self.names[self.names.len() - 1]
     }
 
-    /// Returns the SOA record of a denial (RFC 2308 §2).
+    /// Returns the SOA record of a negative answer (RFC 2308 §2).
     pub(super) fn soa(&self) -> Option<&Record> {
         self.authority.iter().find(|record| record.rtype == Rtype::SOA)
     }

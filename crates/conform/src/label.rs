@@ -80,9 +80,9 @@ pub enum Tree {
     Plain,
     /// The zone `b.ZONE`, which is unsigned.
     Other,
-    /// The zone `secure.ZONE`, which is signed and proves denials by NSEC.
+    /// The zone `secure.ZONE`, which is signed and proves negative answers by NSEC.
     Secure,
-    /// The zone `nsec3.ZONE`, which is signed and proves denials by NSEC3.
+    /// The zone `nsec3.ZONE`, which is signed and proves negative answers by NSEC3.
     Nsec3,
     /// The zone `bogus.ZONE`, whose signatures do not verify.
     Bogus,
@@ -126,7 +126,7 @@ impl Tree {
 pub enum Fate {
     /// A NODATA reply.
     NoData,
-    /// A reply with this RCODE and without records, except for the SOA record of a denial.
+    /// A reply with this RCODE and without records, except for the SOA record of a negative answer.
     Rcode(u16),
     /// No reply.
     Silent,
@@ -207,7 +207,8 @@ pub struct Behaviour {
     pub ttl: u32,
     /// True if the records of an RRset have different TTLs.
     pub unequal: bool,
-    /// TTL and MINIMUM of the SOA record in denials, in seconds. If `None`, denials have no SOA record.
+    /// TTL and MINIMUM of the SOA record in negative answers, in seconds. If `None`, negative answers have no SOA
+    /// record.
     pub soa: Option<(u32, u32)>,
     /// Type (MX, NS or SRV) and host name of a record that refers to a host.
     pub host: Option<(Rtype, Name)>,

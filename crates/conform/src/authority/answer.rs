@@ -177,8 +177,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds the records of the last name in the alias chain, or a denial if that name has no records of the queried
-    /// type.
+    /// Adds the records of the last name in the alias chain, or a negative answer if that name has no records of the
+    /// queried type.
     fn end(&mut self, node: &Node, name: &Name) {
         let other = match self.qtype {
             Rtype::A if node.behaviour.mixed => Some(Rtype::AAAA),
@@ -286,9 +286,9 @@ fn forged(zones: &Zones, query: &Message, question: &Question, forgery: Forgery)
     reply
 }
 
-/// Returns the owner of the SOA record in a denial of `name`. If the zone is unsigned and `name` contains a `soa-`
-/// label, the owner is the part of `name` that begins with this label. Otherwise the owner is the apex. A server that
-/// caches one SOA record per owner therefore caches the SOA records of different `soa-` labels separately.
+/// Returns the owner of the SOA record in a negative answer for `name`. If the zone is unsigned and `name` contains a
+/// `soa-` label, the owner is the part of `name` that begins with this label. Otherwise the owner is the apex. A server
+/// that caches one SOA record per owner therefore caches the SOA records of different `soa-` labels separately.
 fn owner_of_soa(name: &Name, node: &Node) -> Name {
     let is_label = |label: &Label| label.as_slice().to_ascii_lowercase().starts_with(b"soa-");
     let begins = |suffix: &Name| suffix.iter_labels().next().is_some_and(is_label);

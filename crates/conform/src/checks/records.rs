@@ -1,6 +1,6 @@
-//! Caching of answers, denials and failures (RFC 2308, 8767), and data that a DNS64 server must pass on unchanged.
-//! These data are RRsets and their TTLs (RFC 2181), names (RFC 1034, 1035), aliases (RFC 6604, 6672), and records that
-//! are not translated (RFC 9460, 8482).
+//! Caching of answers, negative answers and failures (RFC 2308, 8767), and data that a DNS64 server must pass on
+//! unchanged. These data are RRsets and their TTLs (RFC 2181), names (RFC 1034, 1035), aliases (RFC 6604, 6672), and
+//! records that are not translated (RFC 9460, 8482).
 //!
 //! The checks detect caching on the upstream side: for a cached name, the test authoritative server receives no further
 //! query. A TTL that must expire during a check is six seconds, because some servers (Knot Resolver, CoreDNS) cache

@@ -132,8 +132,8 @@ fn has_no_pattern(what: &str, values: &[u16], least: usize) -> Judged {
 }
 
 /// Returns the value of `what` for each query, in the order of arrival. `what` returns the source port or the ID of a
-/// query. Repeated values for the same name are removed, because a server may use one value for all upstream queries of
-/// a client query.
+/// query. If several upstream queries for the same domain name have the same value, the value is returned once: a
+/// server may use one port or ID for all upstream queries of a client query.
 fn of_names(questions: &[Asked], what: impl Fn(&Asked) -> u16) -> Vec<u16> {
     let mut seen = HashSet::new();
     let is_new = |asked: &&Asked| seen.insert((asked.name.to_lowercase(), what(asked)));

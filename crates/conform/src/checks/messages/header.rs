@@ -32,7 +32,7 @@ pub(super) fn rd_is_copied(t: &mut Trial<'_>) -> Judged {
     Ok(())
 }
 
-/// Requires correct flags in answers and, if there is a test zone, in denials.
+/// Requires correct flags in answers and, if there is a test zone, in negative answers.
 pub(super) fn flag(t: &mut Trial<'_>, wrong: &str, right: fn(Flags) -> bool) -> Judged {
     let mut queries = vec![query(t)];
     if t.subject().zone.is_some() {

@@ -1,4 +1,4 @@
-//! Scripts: caching of answers, denials and failures.
+//! Scripts: caching of answers, negative answers and failures.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use super::common::unique;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// For each kind of denial of an AAAA query: the labels that cause the denial, and the RCODE of the denial.
+/// For each kind of negative answer to an AAAA query: the labels of the queried name with which the test authoritative
+/// server sends this kind, and its RCODE.
 const DENIALS: [(&str, u16); 2] = [("", rcode::NOERROR), ("all-rcode-3.", rcode::NXDOMAIN)];
 /// Waiting time after which a TTL of six seconds has expired. The time includes one second for rounding.
 const OVER: Duration = Duration::from_millis(7200);
@@ -65,8 +66,8 @@ fn query_twice(
     Ok(both)
 }
 
-/// Returns AAAA queries for a name without addresses and for a name that does not exist. Denials of both names contain
-/// the SOA record that the label `soa` defines.
+/// Returns AAAA queries for a name without addresses and for a name that does not exist. Negative answers for both
+/// names contain the SOA record that the label `soa` defines.
 fn both_denials(t: &mut Trial<'_>, soa: &str) -> Vec<(Name, Rtype)> {
     DENIALS.map(|(denial, _)| (only_child(t, &format!("{denial}{soa}")), Rtype::AAAA)).to_vec()
 }
@@ -84,7 +85,8 @@ fn keeps_answers(t: &mut Trial<'_>) -> Judged<bool> {
         .all(|query_twice| !query_twice.asked_again))
 }
 
-/// Returns the fault for denials that are not cached. If the server does not cache answers either, the verdict is
+/// Returns the fault for negative answers that are not cached. If the server does not cache answers either, the verdict
+/// is
 /// `NotOffered` (feature not supported).
 fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     if keeps_answers(t)? {
@@ -94,7 +96,7 @@ fn denials_not_kept(t: &mut Trial<'_>, name: &Name) -> Judged {
     Err(Fault::NotOffered("nothing is cached, neither answers nor denials".into()))
 }
 
-/// Returns the first SOA record of a denial. A different check counts the SOA records.
+/// Returns the first SOA record of a negative answer. A different check counts the SOA records.
 fn first_soa(reply: &Message) -> Judged<&Record> {
     let soa = reply.authority.iter().find(|record| record.rtype == Rtype::SOA);
     soa.ok_or_else(|| Fault::Wrong("the denial has no SOA record".into()))

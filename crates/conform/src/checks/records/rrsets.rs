@@ -6,8 +6,8 @@ use super::common::{UNEQUAL, unique};
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect, rcode_name};
 
-/// Sends queries whose replies are answers, aliases, and both kinds of denial (NXDOMAIN and NODATA). Requires that no
-/// record occurs twice, because the test authoritative server sends no record twice.
+/// Sends queries whose replies are answers, aliases, and both kinds of negative answer (NXDOMAIN and NODATA). Requires
+/// that no record occurs twice, because the test authoritative server sends no record twice.
 pub(super) fn no_duplicates(t: &mut Trial<'_>) -> Judged {
     for (labels, qtype) in [
         ("v4-1-2-3-4.v4-8-8-4-4", Rtype::AAAA),

@@ -195,8 +195,8 @@ pub(super) fn in_capitals(t: &mut Trial<'_>) -> Judged {
     points_to(t, &asked, &reply, v4).map(drop)
 }
 
-/// Requires a denial if in-addr.arpa contains no record to which an alias could point. An alias and an error reply are
-/// faults.
+/// Requires a negative answer if in-addr.arpa contains no record to which an alias could point. An alias and an error
+/// reply are faults.
 pub(super) fn target_has_no_record(t: &mut Trial<'_>, v4: &str) -> Judged {
     is_there(t)?;
     let (asked, reply) = ask(t, &below(t.prefix(), v4))?;
@@ -226,8 +226,8 @@ pub(super) fn fails_behind(t: &mut Trial<'_>) -> Judged {
     }
 }
 
-/// Requires a denial of a name that does not represent an address. A server that returns PTR records may also return
-/// them for such a name.
+/// Requires a negative answer for a name that does not represent an address. A server that returns PTR records may also
+/// return them for such a name.
 fn is_no_address(t: &mut Trial<'_>, text: &str) -> Judged {
     let (asked, reply) = ask(t, text)?;
     match ReverseAnswer::of(&reply, &asked) {

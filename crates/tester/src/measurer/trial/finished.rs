@@ -29,7 +29,8 @@ const BUFFERED: Nanos = Nanos::from_millis(50);
 const PACKET_CHARGE: u64 = 768;
 
 /// Maximum frequency offset of the monotonic clock from the hardware clock, in parts per million. The query rate has
-/// the same relative error. Clock synchronization needs at most 500 (`MAXFREQ` of kernel/time/ntp.c).
+/// the same relative error. Clock synchronization never changes the frequency by more than 500 ppm (`MAXFREQ` in
+/// kernel/time/ntp.c).
 const SLEW_LIMIT_PPM: f64 = 1_000.0;
 
 /// Share of a CPU's time in per cent. If a hypervisor takes more than this share, a warning is reported.
