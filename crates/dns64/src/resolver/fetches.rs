@@ -1,9 +1,10 @@
 //! The fetches in flight of a resolver. A fetch can be found by its question or by its identifier.
 //! Each question is in flight only once.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
+use quick_cache::DefaultHashBuilder;
 use rustc_hash::FxHashSet;
 use slab::Slab;
 
@@ -17,8 +18,8 @@ pub(super) struct Fetches {
     slab: Slab<Fetch>,
     /// Hash table from the key of a question to the index of its fetch in `slab`.
     by_key: HashTable<u32>,
-    /// Keyed hasher: clients choose the keys and must not be able to predict the hashes.
-    hasher: RandomState,
+    /// Hasher with random seeds, as in the cache: clients choose the keys and must not be able to predict the hashes.
+    hasher: DefaultHashBuilder,
     generation: u32,
     /// Generation number of the last fetch that was inserted before the last reload. Each inserted fetch gets the next
     /// generation number.
