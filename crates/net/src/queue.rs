@@ -91,7 +91,7 @@ impl SendQueue {
         self.queued.is_empty()
     }
 
-    /// True if the queue must be flushed before a further datagram is added.
+    /// True if the queue must be flushed before another datagram is added.
     pub fn is_full(&self) -> bool {
         self.queued.len() >= ROOM
     }

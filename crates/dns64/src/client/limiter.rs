@@ -26,7 +26,7 @@ impl Limiter {
         Limiter { whole_at }
     }
 
-    /// True if the client may send a further query. Its limit is `rate` queries per second with a burst of `burst`
+    /// True if the client may send another query. Its limit is `rate` queries per second with a burst of `burst`
     /// queries. A rate of 0 means no limit.
     pub(crate) fn admits(&self, client: IpAddr, now: Nanos, rate: u32, burst: u32) -> bool {
         self.grants(network(client), 1, now, rate, burst.max(1))

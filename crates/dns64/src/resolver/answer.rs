@@ -22,9 +22,9 @@
 //! accesses to an [`Answer`] (records, TTL offsets, the name at the end of the aliases) use the results of `survey`;
 //! names are not parsed again.
 //!
-//! With `[[forward]]`, an answer is cut at the first alias to a name with other upstreams
-//! ([`Scope`]). The aliases up to that point form an [`AnswerKind::Unfinished`] answer. The same
-//! rules then apply as if the upstream had followed no further alias.
+//! With `[[forward]]`, an answer is cut at the first alias to a name with other upstreams ([`Scope`]). The aliases up
+//! to that point form an [`AnswerKind::Unfinished`] answer. The answer is then treated as if the upstream had stopped
+//! at that alias.
 
 mod aliases;
 mod asked;

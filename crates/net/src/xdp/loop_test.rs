@@ -21,7 +21,7 @@ use crate::batch::BATCH;
 /// interfaces do not need to have these addresses.
 const FROM: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 1);
 const TO: Ipv4Addr = Ipv4Addr::new(198, 18, 255, 2);
-/// The discard port (RFC 863). A further host that receives the datagrams by mistake ignores them.
+/// The discard port (RFC 863). Any other host that receives the datagrams by mistake ignores them.
 const PORT: u16 = 9;
 /// Length of the payload in octets, about that of a query.
 const LENGTH: usize = 50;

@@ -221,7 +221,7 @@ pub struct ReplyCounters {
 }
 
 impl AuthCounters {
-    /// Adds the counters of a further AuthDNS.
+    /// Adds the counters of one more AuthDNS.
     pub fn merge(&mut self, other: &AuthCounters) {
         let AuthCounters { queries, replies, own_time, repeats, .. } = self;
         for (sum, more) in [

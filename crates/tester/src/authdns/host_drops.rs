@@ -67,7 +67,7 @@ pub struct HostDrops {
 }
 
 impl HostDrops {
-    /// Adds the packets lost on the host of a further AuthDNS.
+    /// Adds the packets lost on the host of one more AuthDNS.
     pub(super) fn merge(&mut self, other: &HostDrops) {
         for (name, more) in &other.interfaces {
             let sum = self.interfaces.entry(name.clone()).or_default();

@@ -3,7 +3,7 @@
 //! ```text
 //! query ─► a source port, as without AF_XDP ─► its socket is open, and the port is in IngressPorts
 //!    ├─ next hop known ─► Outbox ─► interface
-//!    └─ next hop unknown, or one query per second ─► socket ─► kernel, which verifies the next hop
+//!    └─ next hop unknown, or verified a second ago ─► socket ─► kernel, which verifies the next hop
 //! answer ─► filter: is the port in IngressPorts? ─┬─ yes ─► rings ─► worker that owns the port
 //!                                                 └─ no ──► socket
 //! ```
