@@ -7,10 +7,10 @@
 //!                        batch::ServerBatch ◄─► recvmmsg + sendmmsg, for servers that answer at once (AuthDNS)
 //!                        queue::SendQueue ── sendmmsg + GSO ──► wire, for servers that answer later (dns64d)
 //! xdp::Server ◄─► AF_XDP rings, kernel bypass, for servers that answer at once (AuthDNS)
-//! drops, queueing: packets lost in the host               tap: datagrams that reached the interface for our ports
+//! drops, queueing: packets lost in the host               tap: datagrams to our ports that reached the interface
 //! neighbour: reachability of the next hop                 affinity: pinning and scheduling of threads
 //! router: router advertisements of a link                 descriptors: limit of open sockets
-//! ethtool: properties of an interface                     cpu_time: CPU time by use, time stolen by a hypervisor
+//! ethtool: properties of an interface                     cpu_time: CPU time by kind (user, system, stolen …)
 //! interfaces: addresses of each interface                 status: Unix sockets that report a program's state
 //! address: addresses with a zone identifier, whose interface is looked up when a socket is opened
 //! allocator: arenas of the C library

@@ -151,7 +151,7 @@ pub struct QuestionAsked {
     pub addresses: Vec<IpAddr>,
 }
 
-/// A record in the answer section of the reply.
+/// One resource record in the answer section of the reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AnswerRecord {
     /// Owner name.

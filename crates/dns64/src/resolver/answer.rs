@@ -86,7 +86,7 @@ pub(crate) struct Answer {
     signed: bool,
 }
 
-/// A record of an answer: all its fields except the owner name.
+/// One resource record of an answer: all its fields except the owner name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AnswerRecord<'a> {
     /// Offset of the record in the message.

@@ -3,7 +3,7 @@
 use units::Nanos;
 use wire::rcode::Rcode;
 
-/// A record of a local answer.
+/// One resource record of a local answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LocalRecord {
     /// Record type; the class is IN.

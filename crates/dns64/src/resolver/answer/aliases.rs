@@ -15,7 +15,7 @@ use crate::resolver::scope::Scope;
 /// Maximum length of a name with its root label, in octets (RFC 1035 §2.3.4).
 const LONGEST: usize = 255;
 
-/// A record of the answer section, after unrelated records have been removed.
+/// One resource record of the answer section, after unrelated records have been removed.
 pub(super) enum Item {
     /// The record with this index in the original answer section.
     Record(usize),
