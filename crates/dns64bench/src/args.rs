@@ -426,8 +426,8 @@ pub(crate) struct SelfTest {
     /// to the values that those tests will use
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = LOAD)]
     pub(crate) for_rate: Qps,
-    /// Reserve δ: fraction by which the rate of the self-test exceeds the highest load on the tester in tests of DUTs.
-    /// RFC 8219 requires at least 0.1
+    /// The reserve δ: fraction by which the rate of the self-test exceeds the highest load on the tester in tests of
+    /// DUTs. RFC 8219 requires at least 0.1
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Number of trials, all of which must pass; with --search-to, the number of searches

@@ -327,7 +327,7 @@ impl Policy {
         used.into_iter().map(move |mapping| mapping.prefix.embed(address))
     }
 
-    /// Removes from `used` all prefixes that are not selected for a client.
+    /// Removes from `used` all prefixes that are not selected for this client.
     fn choose(&self, used: &mut SmallVec<[&Mapping; 2]>, client: IpAddr) {
         let since = |mapping: &&Mapping| mapping.state.unhealthy_since;
         if used.iter().any(|mapping| since(mapping).is_none()) {

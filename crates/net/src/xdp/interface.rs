@@ -352,8 +352,9 @@ enum Step {
     Open,
 }
 
-/// Returns the system error `source` if its cause affects only the current attach mode, so that a different mode may
-/// work. The error occurred in the step `step`. `release` is the version of the running kernel.
+/// Decides whether a different XDP attach mode may work after the system error `source`, which occurred in the step
+/// `step`. If its cause affects only the current mode, returns `source` as the `Ok` value. `release` is the version of
+/// the running kernel.
 ///
 /// # Errors
 /// Returns an error if the cause affects all modes: a missing capability, the limit on locked memory, or a kernel that

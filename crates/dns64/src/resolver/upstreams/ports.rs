@@ -44,7 +44,7 @@ pub(crate) const MOST_IDS: usize = 32_768;
 /// last port has no free id, a linear search selects the port.
 const DRAWS: usize = 8;
 
-/// Smallest poller token of an upstream socket.
+/// Lowest of the numbers (poller tokens) by which the event loop identifies upstream sockets.
 pub(crate) const FIRST_TOKEN: usize = 1 << 16;
 
 /// Returns the poller token of a port's socket.
