@@ -115,14 +115,25 @@ pub struct KeyError {
     why: String,
 }
 
+impl KeyError {
+    /// Returns the reason, without any part of the key.
+    pub fn reason(&self) -> &str {
+        &self.why
+    }
+}
+
 impl FromStr for Key {
     type Err = KeyError;
 
     fn from_str(s: &str) -> Result<Key, KeyError> {
-        // The secret must not appear in logs.
-        let shown = s.rsplit_once(':').map_or(s, |(front, _)| front);
-        let bad = |why: String| KeyError { given: format!("{shown}:…"), why };
         let parts: Vec<&str> = s.split(':').collect();
+        // The secret must not appear in logs. With a wrong number of colons, any part may be the secret.
+        let shown = match parts[..] {
+            [name, _] => format!("{name}:…"),
+            [algorithm, name, _] => format!("{algorithm}:{name}:…"),
+            _ => "…".into(),
+        };
+        let bad = |why: String| KeyError { given: shown.clone(), why };
         let (algorithm, name, secret) = match parts[..] {
             [name, secret] => (Algorithm::Md5, name, secret),
             [algorithm, name, secret] => {

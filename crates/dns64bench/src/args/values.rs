@@ -90,7 +90,10 @@ pub(crate) fn parse_tsig_key(text: &str) -> Result<Key, String> {
     };
     let key =
         std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))?;
-    key.trim().parse().map_err(|error: KeyError| format!("{path}: {error}"))
+    // The message does not quote the file, because any part of it may be the secret.
+    key.trim().parse().map_err(|error: KeyError| {
+        format!("{path}: not a TSIG key as [algorithm:]name:secret: {}", error.reason())
+    })
 }
 
 /// Index of this tester's shard, and the total number of shards, such as `1/3`.
@@ -209,6 +212,19 @@ mod tests {
         from_file.sign(&mut signed[0], 0, 1);
         parse_tsig_key("hmac-sha256:key.example:c2VjcmV0").unwrap().sign(&mut signed[1], 0, 1);
         assert_eq!(signed[0], signed[1]);
+        for wrong in [
+            "TOPSECRET==",
+            "key \"k\" { algorithm hmac-sha256; secret \"TOPSECRET==\"; };",
+            "hmac-sha256:a:TOPSECRET==\nhmac-sha256:b:TOPSECRET==",
+            "hmac-sha256:a:TOPSECRET==\n# made: today",
+            "hmac-none:a:TOPSECRET==",
+        ] {
+            std::fs::write(&file, wrong).unwrap();
+            let of_file = parse_tsig_key(&format!("@{}", file.display())).err().unwrap();
+            assert!(of_file.starts_with(&file.display().to_string()), "{of_file}");
+            let of_text = parse_tsig_key(wrong).err().unwrap();
+            assert!(![of_file, of_text].concat().contains("TOPSECRET"), "{wrong}");
+        }
     }
 
     #[test]
