@@ -18,7 +18,8 @@ pub(super) struct Fetches {
     slab: Slab<Fetch>,
     /// Hash table from the key of a question to the index of its fetch in `slab`.
     by_key: HashTable<u32>,
-    /// Hasher with random seeds, as in the cache: clients choose the keys and must not be able to predict the hashes.
+    /// Hasher with random seeds, as in the cache: clients choose the keys and should not be able to compute keys that
+    /// collide.
     hasher: DefaultHashBuilder,
     generation: u32,
     /// Generation number of the last fetch that was inserted before the last reload. Each inserted fetch gets the next
