@@ -7,8 +7,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
+use std::error::Error;
 use std::fs;
 use std::io;
+use std::iter;
 use std::path::Path;
 
 use clap::Command;
@@ -47,6 +49,14 @@ pub fn below_help(sections: &[Section]) -> String {
     }
     text.truncate(text.trim_end().len());
     text
+}
+
+/// Formats an error with its causes. A cause that the text already contains is not repeated.
+pub fn error_with_causes(error: &(dyn Error + 'static)) -> String {
+    let causes = iter::successors(error.source(), |&cause| cause.source());
+    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
+        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    })
 }
 
 /// Returns clap's message about invalid arguments, without the "error:" prefix.

@@ -108,19 +108,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&error_with_causes(&self.error))
+        f.write_str(&cli::error_with_causes(self.error.as_ref()))
     }
-}
-
-/// Formats an error with its causes. A cause that the error text already contains is not repeated.
-fn error_with_causes(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
-    text
 }
 
 impl From<TrialError> for Failure {

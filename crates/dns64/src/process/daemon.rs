@@ -287,12 +287,7 @@ fn import_from(file: &Path, from: Option<Source>) -> anyhow::Result<ExitCode> {
 
 /// Formats an error with its causes, without repetition, and with a hint if there is one.
 fn format_error(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-    }
+    let mut text = cli::error_with_causes(error.as_ref());
     if let Some(ServerError::Listen { address, source }) = error.downcast_ref()
         && source.cause().kind() == std::io::ErrorKind::PermissionDenied
         && address.port() < 1_024
