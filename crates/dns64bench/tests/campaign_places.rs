@@ -209,9 +209,9 @@ fn rows_show_the_actual_placement() {
     if net::affinity::allowed_cpus().len() > 1 {
         starts("command", "threads chosen by the server, not confined");
     }
-    let output_text = results["configurations"].as_array().unwrap();
+    let configurations = results["configurations"].as_array().unwrap();
     let of = |name: &str| {
-        output_text.iter().find(|told| told["server"] == name).unwrap()["text"]
+        configurations.iter().find(|one| one["server"] == name).unwrap()["text"]
             .as_str()
             .unwrap()
             .to_owned()

@@ -87,17 +87,17 @@ fn interrupted(folder: &Path, signal: &str, until: &str, args: &[&str]) -> Outpu
 fn interrupted_command(mut command: Command, folder: &Path, signal: &str, until: &str) -> Output {
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let mut output_text = BufReader::new(child.stderr.take().unwrap());
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut before = String::new();
     while !before.lines().any(|line| line.contains(until) && !line.contains(": 0 of ")) {
-        assert!(output_text.read_line(&mut before).unwrap() > 0, "{command:?} said only {before}");
+        assert!(stderr.read_line(&mut before).unwrap() > 0, "{command:?} said only {before}");
     }
     assert!(
         Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success()
     );
     let rest = thread::spawn(move || {
         let mut rest = String::new();
-        std::io::Read::read_to_string(&mut output_text, &mut rest).map(|_| rest)
+        std::io::Read::read_to_string(&mut stderr, &mut rest).map(|_| rest)
     });
     let mut output = child.wait_with_output().unwrap();
     output.stderr = format!("{before}{}", rest.join().unwrap().unwrap()).into_bytes();

@@ -67,11 +67,11 @@ fn dns64d_with_the_printed_lines_is_measured() {
     let mut command = Command::new(PROGRAM);
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut measured = Killed(command.spawn().unwrap());
-    let mut output_text = BufReader::new(measured.0.stderr.take().unwrap());
+    let mut stderr = BufReader::new(measured.0.stderr.take().unwrap());
     let mut until = |end: &str| {
         let mut text = String::new();
         while !text.contains(end) {
-            assert!(output_text.read_line(&mut text).unwrap() > 0, "ended before {end:?}: {text}");
+            assert!(stderr.read_line(&mut text).unwrap() > 0, "ended before {end:?}: {text}");
         }
         text
     };
@@ -91,7 +91,7 @@ fn dns64d_with_the_printed_lines_is_measured() {
     let mut printed = String::new();
     measured.0.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
     let mut rest = String::new();
-    let _ = output_text.read_to_string(&mut rest);
+    let _ = stderr.read_to_string(&mut rest);
     assert_eq!(measured.0.wait().unwrap().code(), Some(130), "{printed}\n{rest}");
     let found: Value = serde_json::from_str(&printed).unwrap_or_else(|e| panic!("{e}: {printed}"));
     holds("try", &found);

@@ -161,8 +161,8 @@ impl Ports {
             && self.port(id).and_then(|port| port.source.as_ref()).is_some_and(|own| own.is(to))
     }
 
-    /// Queues a query for a server. `write` writes the query with the given id. The query is sent by the next call of
-    /// [`flush`](Ports::flush) at the latest.
+    /// Queues a query for a server. `write` writes the query with the given id. The query is sent before the next call of
+    /// [`flush`](Ports::flush) returns.
     ///
     /// # Errors
     ///
