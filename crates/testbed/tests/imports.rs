@@ -1,5 +1,5 @@
 //! Checks that no files of a crate import each other in a circle, and that docs/ARCHITECTURE.md
-//! shows the actual dependencies between the modules of `dns64`.
+//! shows the actual dependencies between the modules of `dns64`, and lists no module that does not exist.
 //!
 //! ```text
 //! src/**.rs ─► tokens, without comments, texts and tests ─► paths: `use` and others ─► file ─► files that it names
@@ -59,6 +59,36 @@ fn architecture_draws_the_modules_of_dns64() {
         "docs/ARCHITECTURE.md must have these lines, in any order:\n{}",
         lines.collect::<String>()
     );
+}
+
+#[test]
+fn architecture_lists_modules_that_exist() {
+    let page = read(&root().join("docs/ARCHITECTURE.md"));
+    let (_, table) = page.split_once("| Module |").expect("a table of modules");
+    let (table, _) = table.split_once("\n\n").expect("text after the table");
+    let crates = root().join("crates");
+    let folders: Vec<PathBuf> = std::fs::read_dir(&crates)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().join("src"))
+        .collect();
+    let exists = |path: &str| {
+        // Crates are in bold, and other paths omit `src/`. The last column shortens paths within a crate.
+        let (first, rest) = path.split_once('/').unwrap_or((path, ""));
+        let files = [path.to_owned(), format!("{path}.rs")];
+        let of_crate = [rest.to_owned(), format!("{rest}.rs")];
+        files.iter().any(|file| root().join(file).exists() || crates.join(file).exists())
+            || of_crate.iter().any(|file| crates.join(first).join("src").join(file).exists())
+            || files.iter().any(|file| folders.iter().any(|folder| folder.join(file).exists()))
+    };
+    let named = table.lines().skip(1).flat_map(|row| {
+        let columns: Vec<&str> = row.trim_matches('|').split('|').collect();
+        [columns.first(), columns.last()].map(|column| column.map_or("", |text| text.trim()))
+    });
+    let named = named.map(|text| text.trim_matches(['`', '*']));
+    let unknown: Vec<&str> = named
+        .filter(|text| !text.contains([' ', '-', '[']) && !text.is_empty() && !exists(text))
+        .collect();
+    assert!(unknown.is_empty(), "docs/ARCHITECTURE.md lists {unknown:?}");
 }
 
 fn root() -> PathBuf {
