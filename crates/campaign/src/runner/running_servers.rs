@@ -342,9 +342,8 @@ impl AuthServer {
         Ok(auth)
     }
 
-    /// Waits until a server for the names of the conformance checks has created its status socket,
-    /// and then reads the trust anchors. The server creates the socket after the file with the
-    /// trust anchors.
+    /// Waits until a server for the names of the conformance checks has written its trust anchors, and then reads them.
+    /// The server writes this file as a whole, after it has created its sockets.
     fn wait_for_checks(
         &mut self,
         machine: &Machine,
@@ -352,7 +351,7 @@ impl AuthServer {
         anchors: &Path,
     ) -> Result<(), ServerError> {
         let status = self.status.take().unwrap_or_default();
-        let look = ["test", "-S", &status.to_string_lossy()].map(str::to_owned);
+        let look = ["test", "-s", &anchors.to_string_lossy()].map(str::to_owned);
         self.wait(name, &mut || {
             machine
                 .run(&look, START)
