@@ -263,8 +263,8 @@ pub(super) struct Rings {
     pub(super) exchange: Exchange,
 }
 
-/// Possible destinations on this host of the datagrams in an interface queue: `listen` addresses for clients, and
-/// source ports of upstream queries.
+/// Addresses and ports of this host to which datagrams in an interface queue can be sent: `listen` addresses, to which
+/// clients send their queries, and the source ports of upstream queries, to which upstreams send their responses.
 pub(super) struct Destinations {
     /// True if the kernel may join several datagrams into one before the filter receives them ([`xdp::may_join`]).
     may_join: bool,
