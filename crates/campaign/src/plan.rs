@@ -707,7 +707,7 @@ mod tests {
 
     #[test]
     fn wrong_values_have_their_line_and_correct_form() {
-        for (text, told) in [
+        for (text, message) in [
             (
                 "name = 'x'\n[dut]\ndriver = 'unbound'\n",
                 "p.toml:2: write [[dut]]: there can be several",
@@ -728,7 +728,7 @@ mod tests {
             ("name = 'x'\n[[dut]]\ndriver = 'unbind'\n", "p.toml:3: \"driver\" takes "),
         ] {
             let error = Plan::parse(text, Path::new("p.toml")).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{text}: {error}");
+            assert!(error.starts_with(message), "{text}: {error}");
         }
     }
 

@@ -122,18 +122,18 @@ fn dns64d_passes_every_must_and_should() {
 
 #[test]
 fn checks_that_cannot_run_are_reported() {
-    let nobody = format!("127.0.0.1:{}", free_port());
-    let output = run(&["conform", "--server", &nobody, "--quiet"]);
+    let silent = format!("127.0.0.1:{}", free_port());
+    let output = run(&["conform", "--server", &silent, "--quiet"]);
     assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
     // With `--json`, a server that cannot be checked is also reported as a JSON object.
-    let output = run(&["conform", "--server", &nobody, "--quiet", "--json"]);
+    let output = run(&["conform", "--server", &silent, "--quiet", "--json"]);
     assert_eq!(output.status.code(), Some(4), "{}", show(&[], &output));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(
         found["unchecked"].as_str().unwrap().contains("does not reply to any query"),
         "{found}"
     );
-    let output = run(&["conform", "--server", &nobody, "--only", "rfc6147-5.9"]);
+    let output = run(&["conform", "--server", &silent, "--only", "rfc6147-5.9"]);
     assert_eq!(output.status.code(), Some(2), "{}", show(&[], &output));
     let output = run(&["conform"]);
     assert_eq!(output.status.code(), Some(2), "{}", show(&[], &output));
@@ -141,7 +141,7 @@ fn checks_that_cannot_run_are_reported() {
     let args = [
         "conform",
         "--server",
-        &nobody,
+        &silent,
         "--zone",
         "conform.example",
         "--auth-status",

@@ -152,8 +152,8 @@ impl SendQueue {
             // EMSGSIZE may mean that the path MTU is too small for segmentation. Segmentation is the cause if the
             // datagrams can be sent one by one.
             let carried = self.carried[message];
-            let nobody = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH];
-            if error.raw_os_error().is_some_and(|code| nobody.contains(&code)) {
+            let unreachable = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH];
+            if error.raw_os_error().is_some_and(|code| unreachable.contains(&code)) {
                 flushed.unreachable = Some(error.kind());
             }
             if carried > 1

@@ -457,8 +457,8 @@ fn queries_use_the_source_addresses_in_order() {
         let blocks = 200usize.div_ceil(result.sending.block.into());
         assert_eq!(used, all[..all.len().min(blocks)].iter().copied().collect(), "{from}");
         let prefix = from.split(',').next().unwrap().to_owned();
-        let told = SourcesUsed { prefix, count: used.len() as u32 };
-        assert_eq!(result.sending.source_addresses, Some(told));
+        let expected = SourcesUsed { prefix, count: used.len() as u32 };
+        assert_eq!(result.sending.source_addresses, Some(expected));
         assert_eq!(result.settings.source_addresses, Some(all.len() as u32));
     }
 }

@@ -149,15 +149,16 @@ fn report_in_chromium(bench: &Bench) -> Result<()> {
         ensure!(!said.contains("CONSOLE"), "{width}: {said}");
         let frame = bench.file("frame.html", &framed("laid-out.html", width))?;
         let ran = show(&format!("file://{frame}"))?;
-        let told = ran.stdout.rsplit_once("LAID OUT ").and_then(|(_, rest)| rest.split('<').next());
-        let told = told
+        let widths =
+            ran.stdout.rsplit_once("LAID OUT ").and_then(|(_, rest)| rest.split('<').next());
+        let widths = widths
             .context("the copy of the page reports nothing")?
             .split_whitespace()
             .map(str::parse);
-        let [inner, wide, shown]: [usize; 3] = told
+        let [inner, wide, shown]: [usize; 3] = widths
             .collect::<Result<Vec<_>, _>>()?
             .try_into()
-            .map_err(|told| anyhow::anyhow!("{told:?}"))?;
+            .map_err(|widths| anyhow::anyhow!("{widths:?}"))?;
         ensure!(inner == width, "laid out {inner} px wide instead of {width}");
         ensure!(wide <= width, "{width}: the page is {wide} px wide");
         ensure!(shown == drawn, "{width}: {shown} of {drawn} figures have a size");

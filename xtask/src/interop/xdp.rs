@@ -178,8 +178,8 @@ fn refused(bench: &Bench) -> Result<()> {
     let _dns64d = Server::start(bench.program(), &words)?;
     let asked = ["--names", "9.0.1.0/24", "--expect-prefix", "64:ff9b::/96"];
     wait_until_answers(bench.program(), DUT, &asked)?;
-    let told = fs::read_to_string(&log)?;
-    ensure!(told.contains(says) && told.contains("sockets are used instead"), "{told}");
+    let text = fs::read_to_string(&log)?;
+    ensure!(text.contains(says) && text.contains("sockets are used instead"), "{text}");
     ensure!(programs(bench)?.is_empty(), "{:?}", programs(bench)?);
     Ok(())
 }

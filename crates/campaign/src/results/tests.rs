@@ -298,10 +298,10 @@ fn stolen_time_is_listed_by_host() {
             ..trial(&load_point(), 200, 100, Verdict::Passed)
         }
     };
-    let told = results([with(1.0, 2.0), with(3.0, 9.0), with(2.0, 2.0)]).health.stolen;
-    assert_eq!(told.len(), 1, "hosts without data are left out: {told:?}");
+    let stolen = results([with(1.0, 2.0), with(3.0, 9.0), with(2.0, 2.0)]).health.stolen;
+    assert_eq!(stolen.len(), 1, "hosts without data are left out: {stolen:?}");
     assert_eq!(
-        (told[0].role.as_str(), told[0].median_pct, told[0].max_pct, told[0].worst_cpu_pct),
+        (stolen[0].role.as_str(), stolen[0].median_pct, stolen[0].max_pct, stolen[0].worst_cpu_pct),
         ("dut", 2.0, 3.0, 9.0)
     );
 }

@@ -538,9 +538,9 @@ pub fn go_on(
     } else {
         (Archive::create(&run_folder, plan, Environment::for_tests()).unwrap(), Vec::new())
     };
-    let mut nobody = NoWatcher;
+    let mut watcher = NoWatcher;
     let keep_going = hosts.keep_going;
-    let mut run = Campaign::new(plan, hosts, archive, done, &Interruption::new(), &mut nobody);
+    let mut run = Campaign::new(plan, hosts, archive, done, &Interruption::new(), &mut watcher);
     // Simulated servers need no time between trials.
     (run.replies_again, run.pause, run.keep_going) = (Duration::ZERO, Duration::ZERO, keep_going);
     let ended = run.carry_out();

@@ -347,10 +347,11 @@ fn a_dut_is_measured_with_several_authdns_servers() {
     let known: Vec<_> =
         found.authdns.iter().map(|auth| (auth.version.as_str(), auth.counts)).collect();
     assert_eq!(known, [("AuthDNS 1.0", true), ("NSD 1.0", false)]);
-    let told: Vec<_> = found.configurations.iter().map(|told| told.server.as_str()).collect();
+    let servers: Vec<_> =
+        found.configurations.iter().map(|configuration| configuration.server.as_str()).collect();
     assert!(
-        ["AuthDNS", "AuthDNS NSD", "Unbound"].iter().all(|server| told.contains(server)),
-        "{told:?}"
+        ["AuthDNS", "AuthDNS NSD", "Unbound"].iter().all(|server| servers.contains(server)),
+        "{servers:?}"
     );
 }
 
@@ -532,12 +533,13 @@ fn answers_are_checked_once_with_a_separate_authdns() {
     assert_eq!((counts.must.passed, counts.must.failed, counts.should.not_tried), (1, 1, 1));
     assert_eq!(conform.report.as_ref().unwrap().version, "Unbound 1.0");
     assert!(conform.complete && conform.missing.is_none() && conform.ended.is_none());
-    let told: Vec<_> = found.configurations.iter().map(|told| told.server.as_str()).collect();
+    let servers: Vec<_> =
+        found.configurations.iter().map(|configuration| configuration.server.as_str()).collect();
     assert!(
         ["AuthDNS conform", "Unbound for conform", "Unbound for conform, without validation"]
             .iter()
-            .all(|name| told.contains(name)),
-        "{told:?}"
+            .all(|name| servers.contains(name)),
+        "{servers:?}"
     );
     let point = plan.points().into_iter().find(Point::is_checked).unwrap();
     assert!(Recorded::new(&plan, &entries).has_result(&point));
@@ -696,9 +698,9 @@ fn a_changed_loopback_machine_is_recorded() {
     let run_folder = folder.path().join("run");
     let begun = Environment::for_tests();
     let archive = Archive::create(&run_folder, &plan(), begun).unwrap();
-    let (plan, interruption, mut nobody) = (plan(), Interruption::new(), simulated::NoWatcher);
+    let (plan, interruption, mut watcher) = (plan(), Interruption::new(), simulated::NoWatcher);
     let hosts = Simulated::new(250, &[]);
-    let mut run = Campaign::new(&plan, hosts, archive, Vec::new(), &interruption, &mut nobody);
+    let mut run = Campaign::new(&plan, hosts, archive, Vec::new(), &interruption, &mut watcher);
     run.record_machine(begun.clone()).unwrap();
     assert!(run.entries.is_empty());
     let other = Environment { cpus: begun.cpus + 1, ..begun.clone() };

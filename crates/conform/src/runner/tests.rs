@@ -450,14 +450,14 @@ fn checks_run_together_up_to_the_bound_and_some_alone() {
     let fake = Fake::start(dns64);
     let mut checks = vec![of("hardening-overload-x", alone), of("rfc5452-9.2-ports", alone)];
     checks.resize(20, of("rfc1-1-sleeps", sleeps));
-    let told = RefCell::new(0);
+    let reported = RefCell::new(0);
     let all: Vec<&Check> = checks.iter().collect();
     let settings = Settings { parallel: 3, ..fake.settings(LONG) };
-    let report = run_these(&all, &settings, None, &|_| *told.borrow_mut() += 1).unwrap();
+    let report = run_these(&all, &settings, None, &|_| *reported.borrow_mut() += 1).unwrap();
     assert!(report.outcomes.iter().all(|o| o.verdict == Verdict::Passed), "{report:?}");
     assert_eq!(report.outcomes[0].id, "hardening-overload-x", "the order of the list");
     assert!((2..=3).contains(&RUNNING[1].load(Ordering::SeqCst)));
-    assert_eq!(told.into_inner(), 20);
+    assert_eq!(reported.into_inner(), 20);
 }
 
 #[test]

@@ -736,20 +736,20 @@ mod tests {
 
     #[test]
     fn useless_policies_cause_warnings() {
-        let told = |text: &str| {
+        let warnings = |text: &str| {
             let mut found = read(text).warnings();
             // Groups without access cause a separate warning.
             found.retain(|warning| !warning.contains("get REFUSED"));
             found
         };
         let group = "[[group]]\nclients = ['2001:db8::/32']\n[[group]]\nclients = ['2001:db9::/32', '10.0.0.0/8']\n";
-        let found = told(group);
+        let found = warnings(group);
         assert!(
             found.len() == 1 && found[0].starts_with("test.toml:4: clients of 10.0.0.0/8"),
             "{found:?}"
         );
         assert!(
-            told(&group.replace(
+            warnings(&group.replace(
                 "[[group]]\nclients = ['2001:db9",
                 "[[group]]\ndns64.prefixes = []\nclients = ['2001:db9"
             ))
@@ -758,7 +758,7 @@ mod tests {
         let all = "[access]\nallow = ['10.1.0.0/16', '10.2.0.0/16']\n\
                    [[domain]]\ndomain = 'corp.example'\nprefixes = [{ prefix = '2001:db8:2::/96' }]\n\
                    [[group]]\nclients = ['10.0.0.0/8']\ndns64.prefixes = []\n";
-        let found = told(all);
+        let found = warnings(all);
         assert!(
             found.len() == 1
                 && found[0].starts_with(
@@ -767,7 +767,7 @@ mod tests {
             "{found:?}"
         );
         assert!(
-            told(&all.replace("'10.2.0.0/16'", "'192.0.2.0/24'")).is_empty(),
+            warnings(&all.replace("'10.2.0.0/16'", "'192.0.2.0/24'")).is_empty(),
             "others use them"
         );
     }

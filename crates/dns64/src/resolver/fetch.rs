@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!            another worker fetches it already
-//!   begun ────────────────────────────────────► Elsewhere ── result of that worker ───────────────┐
+//!   begun ────────────────────────────────────► OtherWorker ── result of that worker ─────────────┐
 //!     │                                             │                                             │
 //!     │ no other worker does                        └── deadline, a moment after that worker's ───┤
 //!     ▼                                                                                           ▼
-//!    Udp ── answer; error and no server left; no server reachable; deadline ──────────────────► landed
+//!    Udp ── answer; error and no server left; no server reachable; deadline ─────────────────► completed
 //!    │ ▲ └─ next query: timeout, an error, not usable, unreachable                                ▲
 //!    │ │                                                                                          │
 //!    │ └──────────────── no answer, and another server is left ───────────────┐                   │

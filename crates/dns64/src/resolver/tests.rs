@@ -74,7 +74,7 @@ struct Notes {
     /// Queries that the test has not inspected yet.
     sent: Vec<Sent>,
     tcp: Vec<TcpQuery>,
-    told: Vec<(WorkerId, Key)>,
+    notified: Vec<(WorkerId, Key)>,
     expected: HashMap<Expected, FetchId>,
     next_id: u16,
     /// Servers in the most recent list.
@@ -125,7 +125,7 @@ impl ResolverIo for Notes {
     }
 
     fn tell(&mut self, worker: WorkerId, key: Key, _: Outcome) {
-        self.told.push((worker, key));
+        self.notified.push((worker, key));
     }
 }
 
@@ -154,8 +154,8 @@ fn common(workers: usize) -> Common {
 }
 
 /// Returns the waiters of a completed fetch.
-fn told(landed: &Completed) -> Vec<Waiter> {
-    landed.waiters.iter().map(|waiting| waiting.waiter).collect()
+fn waiters_of(completed: &Completed) -> Vec<Waiter> {
+    completed.waiters.iter().map(|waiting| waiting.waiter).collect()
 }
 
 fn key(name: &str) -> KeyBuf {
@@ -240,11 +240,11 @@ impl Test {
     /// Returns the outcome for the only waiter of the only completed fetch: RCODE and number of
     /// records, or the failure.
     fn outcome(&mut self) -> Option<Result<(u8, usize), Failure>> {
-        let landed = self.resolver.next_completed()?;
-        assert!(told(&landed) == [JOB] && self.resolver.next_completed().is_none());
+        let completed = self.resolver.next_completed()?;
+        assert!(waiters_of(&completed) == [JOB] && self.resolver.next_completed().is_none());
         assert_eq!(self.resolver.fetches.len(), 0);
         assert!(self.resolver.outside.expected.is_empty(), "completed fetches expect no responses");
-        Some(match landed.outcome {
+        Some(match completed.outcome {
             Outcome::Answered(kept) => {
                 Ok((kept.answer.rcode().in_header(), kept.answer.answers().count()))
             }
@@ -294,8 +294,8 @@ fn udp_equal_requests_share_one_fetch() {
     let sent = test.begin("a.test").remove(0);
     assert!(test.begin("a.test").is_empty() && test.begin("A.Test").is_empty());
     test.answer(&sent, &sent.answer(3, &[]));
-    let landed = test.resolver.next_completed().unwrap();
-    assert!(landed.waiters.len() == 3 && test.resolver.next_completed().is_none());
+    let completed = test.resolver.next_completed().unwrap();
+    assert!(completed.waiters.len() == 3 && test.resolver.next_completed().is_none());
 }
 
 #[test]
@@ -566,15 +566,15 @@ fn udp_unreachable_servers_get_one_probe() {
     let probe = test.begin("probe.test").remove(0);
     test.pass(199);
     assert!(test.begin("a.test").is_empty());
-    let landed = |test: &mut Test| std::iter::from_fn(|| test.resolver.next_completed()).count();
+    let completed = |test: &mut Test| std::iter::from_fn(|| test.resolver.next_completed()).count();
     test.pass(0);
     // After a timeout, AAAA records could be synthesized although the name may have native ones.
-    let outcome = test.resolver.next_completed().map(|landed| landed.outcome);
+    let outcome = test.resolver.next_completed().map(|completed| completed.outcome);
     assert!(matches!(outcome, Some(Outcome::Failed(Failure::Unreachable))), "no query was sent");
     test.pass(1);
     assert_eq!(test.begin("b.test").len(), 1, "200 ms later");
     test.answer(&probe, &probe.answer(0, &[]));
-    assert_eq!(landed(&mut test), 1);
+    assert_eq!(completed(&mut test), 1);
     assert_eq!(test.begin("c.test").len(), 1, "the upstream has answered");
     test.pass(1_000);
     assert!(matches!(test.ask("a.test"), Resolve::Pending), "the failure is discarded");
@@ -853,13 +853,13 @@ fn elsewhere_one_worker_fetches_for_both() {
     };
     assert_eq!((collapsed(&asks), collapsed(&waits)), (0, 1), "the same fetch is in flight");
     asks.answer(&sent, &sent.answer(0, &[[192, 0, 2, 1]]));
-    let landed = asks.resolver.next_completed().unwrap();
-    let (worker, told) = asks.resolver.outside.told.remove(0);
+    let completed = asks.resolver.next_completed().unwrap();
+    let (worker, key) = asks.resolver.outside.notified.remove(0);
     assert_eq!(worker, WorkerId(1));
-    waits.resolver.on_worker_result(&told, landed.outcome.clone());
+    waits.resolver.on_worker_result(&key, completed.outcome.clone());
     assert_eq!(waits.outcome(), Some(Ok((0, 1))));
     // A worker that no longer waits is not affected.
-    waits.resolver.on_worker_result(&told, landed.outcome);
+    waits.resolver.on_worker_result(&key, completed.outcome);
     assert_eq!(waits.outcome(), None);
 }
 
@@ -1259,13 +1259,13 @@ fn rfc8767_5_earlier_wait_counts_for_stale_answer() {
     test.pass(700);
     assert!(test.resolver.next_completed().is_none());
     test.pass(50);
-    let landed = test.resolver.next_completed().expect("1.75 s after its arrival");
-    assert!(landed.waiters.len() == 1 && landed.outcome.kept().unwrap().stale);
+    let completed = test.resolver.next_completed().expect("1.75 s after its arrival");
+    assert!(completed.waiters.len() == 1 && completed.outcome.kept().unwrap().stale);
     assert_eq!(test.resolver.fetches.len(), 1, "the fetch continues");
     test.answer(&sent, &sent.answer(0, &[[192, 0, 2, 2]]));
-    let landed = test.resolver.next_completed().unwrap();
+    let completed = test.resolver.next_completed().unwrap();
     assert!(
-        landed.waiters.len() == 1 && !landed.outcome.kept().unwrap().stale,
+        completed.waiters.len() == 1 && !completed.outcome.kept().unwrap().stale,
         "for the other waiter"
     );
     // A query that joins a fetch too late does not wait at all if there is a stale answer.
@@ -1301,9 +1301,10 @@ fn rfc8767_5_a_probe_does_not_keep_a_stale_answer_back() {
         Resolve::Pending
     ));
     test.pass(750);
-    let landed = test.resolver.next_completed().expect("1.75 s after its arrival");
+    let completed = test.resolver.next_completed().expect("1.75 s after its arrival");
     assert!(
-        landed.waiters.len() == 1 && matches!(landed.outcome, Outcome::Failed(Failure::Timeout))
+        completed.waiters.len() == 1
+            && matches!(completed.outcome, Outcome::Failed(Failure::Timeout))
     );
     assert!(
         test.resolver.next_completed().is_none(),

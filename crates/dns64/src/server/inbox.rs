@@ -94,19 +94,19 @@ mod tests {
     /// Without a limit, a sender that guesses a port of another worker could exhaust the memory.
     #[test]
     fn the_number_of_answers_in_an_inbox_is_bounded() {
-        let (sender, inbox) = channel();
-        let mailbox = Inbox::new(sender).unwrap();
+        let (sender, messages) = channel();
+        let inbox = Inbox::new(sender).unwrap();
         let port = PortId { server: ServerId(0), number: 0 };
         let [from, to] = ["192.0.2.1:53", "192.0.2.2:1053"].map(|text| text.parse().unwrap());
         let post = |count: usize| -> usize {
-            (0..count).filter(|_| mailbox.post_answer(port, from, to, b"an answer", false)).count()
+            (0..count).filter(|_| inbox.post_answer(port, from, to, b"an answer", false)).count()
         };
         assert_eq!(post(3 * MOST_ANSWERS), MOST_ANSWERS);
         // Other messages are never dropped.
-        mailbox.post(WorkerMessage::Query { bytes: Vec::new(), client: test_client() });
-        assert_eq!(inbox.try_iter().count(), MOST_ANSWERS + 1);
+        inbox.post(WorkerMessage::Query { bytes: Vec::new(), client: test_client() });
+        assert_eq!(messages.try_iter().count(), MOST_ANSWERS + 1);
         for _ in 0..7 {
-            mailbox.answer_taken();
+            inbox.answer_taken();
         }
         assert_eq!(post(10), 7);
     }

@@ -522,8 +522,8 @@ impl RunningServer {
             thread::sleep(CLOSING);
         }
         self.shared.stopping.store(true, Ordering::Relaxed);
-        for mailbox in &self.shared.worker_inboxes {
-            mailbox.alarm.ring();
+        for inbox in &self.shared.worker_inboxes {
+            inbox.alarm.ring();
         }
         for worker in self.workers.drain(..) {
             let _ = worker.join();

@@ -99,8 +99,8 @@ impl Shared {
 
     /// Wakes all workers, so that they use the new settings.
     fn ring(&self) {
-        for mailbox in &self.worker_inboxes {
-            mailbox.alarm.ring();
+        for inbox in &self.worker_inboxes {
+            inbox.alarm.ring();
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! turn: wait ─► client datagrams ───► Frontend::on_query ─┐
-//!          ├──► upstream datagrams ─► Resolver ─► Landed ─┼─► Frontend::resume ─► replies ─┐
+//!          ├──► upstream datagrams ► Resolver ► Completed ┼─► Frontend::resume ─► replies ─┐
 //!          ├──► inbox: TCP, other workers ────────────────┤                                ├─► flush
 //!          └──► timers ─────────────► Resolver ───────────┴─► upstream queries ────────────┘
 //! ```
@@ -253,12 +253,12 @@ impl Worker {
     /// panics, its client gets SERVFAIL.
     #[inline]
     fn resume(&mut self) {
-        while let Some(landed) = self.resolver.next_completed() {
-            for QueuedWaiter { waiter: Waiter::Job(id), .. } in landed.waiters {
+        while let Some(completed) = self.resolver.next_completed() {
+            for QueuedWaiter { waiter: Waiter::Job(id), .. } in completed.waiters {
                 let Worker { frontend, jobs, resolver, .. } = self;
                 resolver.begin_work();
                 let Some(job) = jobs.get_mut(id) else { continue };
-                let outcome = landed.outcome.clone();
+                let outcome = completed.outcome.clone();
                 match guard::catch(|| frontend.resume(resolver, job, outcome)) {
                     Ok(Progress::Waiting) => {}
                     Ok(Progress::Ended) => drop(jobs.remove(id)),

@@ -374,8 +374,9 @@ fn items_14_and_15_the_well_known_prefix_and_private_addresses() {
         ask("discovery.test", Rtype::AAAA).of(&strict).addresses(),
         [v6("64:ff9b::192.0.0.170")]
     );
-    let told = "[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', allow-non-global = true }]\n";
-    let lax = server(&[upstream.address], told);
+    let configuration =
+        "[dns64]\nprefixes = [{ prefix = '64:ff9b::/96', allow-non-global = true }]\n";
+    let lax = server(&[upstream.address], configuration);
     assert_eq!(ask("private.test", Rtype::AAAA).of(&lax).addresses(), [v6("64:ff9b::10.0.0.1")]);
 }
 

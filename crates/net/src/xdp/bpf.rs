@@ -330,8 +330,8 @@ pub(super) mod tests {
         let error = io::Error::from(io::ErrorKind::InvalidInput);
         let log =
             b"0: (b7) r0 = 2\n1: (79) r0 = *(u64 *)(r1 +0)\n\ninvalid access\nprocessed 2\n\0rest";
-        let told = with_log(&error, log);
-        assert!(told.ends_with("invalid access; processed 2"), "{told}");
+        let message = with_log(&error, log);
+        assert!(message.ends_with("invalid access; processed 2"), "{message}");
         assert_eq!(with_log(&error, &[0; 4]), error.to_string());
     }
 }

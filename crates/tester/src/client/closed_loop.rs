@@ -331,8 +331,8 @@ mod tests {
 
     #[test]
     fn a_dead_server_ends_the_loop_in_its_time() {
-        let nobody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let mut plan = plan(nobody.local_addr().unwrap());
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut plan = plan(silent.local_addr().unwrap());
         plan.settings.source = names(40);
         plan.settings.timeout = Nanos::from_millis(300);
         let result = run(&plan).unwrap();

@@ -434,15 +434,18 @@ mod tests {
     fn a_missing_route_back_is_reported() {
         let server = "[2001:2::1]:53".parse().unwrap();
         let from = "2001:2:0:ff::/64".parse().unwrap();
-        let told = judge(server, Some(from), Ok(Liveness::Silent)).unwrap_err().to_string();
-        assert!(told.contains("ip -6 route add 2001:2:0:ff::/64 via"), "{told}");
+        let message = judge(server, Some(from), Ok(Liveness::Silent)).unwrap_err().to_string();
+        assert!(message.contains("ip -6 route add 2001:2:0:ff::/64 via"), "{message}");
         for (from, found) in [(None, Liveness::Silent), (Some(from), Liveness::Refused)] {
-            let told = judge(server, from, Ok(found)).unwrap_err().to_string();
-            assert!(told.starts_with("no answer from") && !told.contains("route"), "{told}");
+            let message = judge(server, from, Ok(found)).unwrap_err().to_string();
+            assert!(
+                message.starts_with("no answer from") && !message.contains("route"),
+                "{message}"
+            );
         }
         let unreachable = Liveness::Unreachable(io::ErrorKind::NetworkUnreachable);
-        let told = judge(server, None, Ok(unreachable)).unwrap_err().to_string();
-        assert_eq!(told, "there is no route to [2001:2::1]:53: network unreachable");
+        let message = judge(server, None, Ok(unreachable)).unwrap_err().to_string();
+        assert_eq!(message, "there is no route to [2001:2::1]:53: network unreachable");
     }
 
     #[test]

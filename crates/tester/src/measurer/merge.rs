@@ -321,10 +321,13 @@ impl Shard {
         if off(&own) > limit {
             return Some(off(&own));
         }
-        let told = |shard: &Shard| offsets.contains_key(&shard.index);
+        let has_offset = |shard: &Shard| offsets.contains_key(&shard.index);
         let has_this_clock = |other: &Shard| {
             let boot_id = &self.part.boot_id;
-            !boot_id.is_empty() && other.part.boot_id == *boot_id && !told(self) && !told(other)
+            !boot_id.is_empty()
+                && other.part.boot_id == *boot_id
+                && !has_offset(self)
+                && !has_offset(other)
         };
         let others = all.iter().filter(|other| other.index != self.index);
         let others = others.filter_map(|other| Some((other, other.ahead(all, offsets)?)));

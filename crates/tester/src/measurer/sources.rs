@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn foreign_source_addresses_are_rejected_early() {
-        let told = |server: &str, from: &str| plan(server, from).check_sources().unwrap_err();
+        let fault = |server: &str, from: &str| plan(server, from).check_sources().unwrap_err();
         for (server, from, words, line) in [
             ("[::1]:9", "127.1.0.0/24", "IPv6", "ip -6 route add local 2001:2:0:ff::/64 dev lo"),
             ("127.0.0.1:9", "2001:db8::/64", "IPv4", "ip route add local 198.19.0.0/24 dev lo"),
@@ -229,7 +229,7 @@ mod tests {
             // The prefix adjacent to 127.0.0.0/8.
             ("127.0.0.1:9", "126.0.0.0/7", "126.", "ip route add local 126.0.0.0/7 dev lo"),
         ] {
-            let error = told(server, from);
+            let error = fault(server, from);
             assert!(matches!(error, TrialError::Plan(PlanError::Source(_))), "{error:?}");
             let text = error.to_string();
             assert!(text.contains(words) && text.contains(line), "{text}");

@@ -183,9 +183,9 @@ impl Worker {
                 self.on_answers(port, from, to, arrived.bytes, destinations.may_be_joined(arrived));
             }
             DatagramOwner::Port(worker, port) if destinations.is_asked(from, to) => {
-                let mailbox = &self.shared.worker_inboxes[worker.0];
+                let inbox = &self.shared.worker_inboxes[worker.0];
                 let may_be_joined = destinations.may_be_joined(arrived);
-                let is_posted = mailbox.post_answer(port, from, to, arrived.bytes, may_be_joined);
+                let is_posted = inbox.post_answer(port, from, to, arrived.bytes, may_be_joined);
                 self.undelivered += u64::from(!is_posted);
             }
             DatagramOwner::Port(..) | DatagramOwner::ClosedPort => {

@@ -486,7 +486,7 @@ fn a_filter_that_would_run_at_other_interfaces_is_not_tried() {
 /// Each missing requirement is reported by a sentence with advice. Other errors concern only one attach mode.
 #[test]
 fn host_errors_differ_from_errors_of_one_mode() {
-    let told = |step, number, release: &str| {
+    let result_of = |step, number, release: &str| {
         let error = io::Error::from_raw_os_error(number);
         of_this_mode(step, error, release).map(drop).map_err(|error| error.to_string())
     };
@@ -508,7 +508,7 @@ fn host_errors_differ_from_errors_of_one_mode() {
         ),
         (Step::Attach, libc::EINVAL, "4.19.1", "Linux 5.9 or newer"),
     ] {
-        let said = told(step, number, release).unwrap_err();
+        let said = result_of(step, number, release).unwrap_err();
         assert!(said.contains(sentence), "{said}");
     }
     for (step, number, release) in [
@@ -524,7 +524,7 @@ fn host_errors_differ_from_errors_of_one_mode() {
         (Step::Open, libc::EOPNOTSUPP, "6.1.0"),
         (Step::Open, libc::EBUSY, "6.1.0"),
     ] {
-        assert_eq!(told(step, number, release), Ok(()), "{step:?} {number} {release}");
+        assert_eq!(result_of(step, number, release), Ok(()), "{step:?} {number} {release}");
     }
     assert!(!is_before_links(&release()));
 }

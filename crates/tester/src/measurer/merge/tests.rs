@@ -228,22 +228,22 @@ fn wrong_or_unknown_clocks_invalidate() {
     let mut neighbours = of_hosts([known(6_000), known(6_000), known(0)]);
     neighbours[1].trial.shard.as_mut().unwrap().boot_id = neighbours[0].file.clone();
     assert_eq!(merged(neighbours).unwrap().trial.verdict, Verdict::Passed);
-    let told = |offsets: [RangeInclusive<i64>; 3]| {
+    let with_offsets = |offsets: [RangeInclusive<i64>; 3]| {
         merge(at_once(&fair(900)), &(0..).zip(offsets).collect()).unwrap()
     };
-    let both = told([9_000_000..=9_000_000, 0..=0, -9_000_000..=-9_000_000]);
+    let both = with_offsets([9_000_000..=9_000_000, 0..=0, -9_000_000..=-9_000_000]);
     assert_eq!(kinds(&both), [0, 2].map(|shard| (shard, ReasonKind::ClockOff)));
     // Both clocks were 9 ms ahead before the trial. After the trial, one of them was 8.9 ms behind.
-    let moved = told([0..=0, 9_000_000..=9_000_000, -8_900_000..=9_000_000]);
+    let moved = with_offsets([0..=0, 9_000_000..=9_000_000, -8_900_000..=9_000_000]);
     assert_eq!(kinds(&moved), [1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
     assert_eq!(moved.shards[2].offset_us, Some(9_000.0));
-    let nobody_knows = [[known(10_001), alone, None], [untold; 3]];
+    let unknown_clocks = [[known(10_001), alone, None], [untold; 3]];
     let offsets: Offsets = (0..3).map(|index| (index, 1..=3)).collect();
-    for clocks in nobody_knows {
+    for clocks in unknown_clocks {
         let off = merged(of_hosts(clocks)).unwrap();
         assert_eq!(kinds(&off), [0, 1, 2].map(|shard| (shard, ReasonKind::ClockOff)));
-        let told = merge(of_hosts(clocks), &offsets).unwrap();
-        assert_eq!(told.trial.verdict, Verdict::Passed);
+        let merged = merge(of_hosts(clocks), &offsets).unwrap();
+        assert_eq!(merged.trial.verdict, Verdict::Passed);
     }
 }
 
