@@ -23,6 +23,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use nix::unistd::geteuid;
 
 pub mod golden;
+pub mod signed;
 
 /// Limits the number of open descriptors of this process.
 ///

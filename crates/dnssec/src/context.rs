@@ -1,0 +1,103 @@
+//! State that is shared by all validations, and the state of one step.
+
+use bytes::Bytes;
+use domain::base::iana::Rtype;
+
+use crate::anchors::TrustAnchors;
+use crate::limits::{Limits, Work};
+use crate::name::Name;
+use crate::signature::Checks;
+use crate::zone_cache::ZoneCache;
+
+/// State that all validations share.
+pub struct Validator {
+    anchors: TrustAnchors,
+    pub(crate) limits: Limits,
+    zones: ZoneCache,
+}
+
+impl Validator {
+    /// Returns a validator. It stores the keys of zones, and the proofs that zones are unsigned, for up to `most_names`
+    /// names.
+    pub fn new(anchors: TrustAnchors, limits: Limits, most_names: usize) -> Validator {
+        Validator { anchors, limits, zones: ZoneCache::new(most_names) }
+    }
+}
+
+impl std::fmt::Debug for Validator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Validator").field("anchors", &self.anchors).finish_non_exhaustive()
+    }
+}
+
+/// A query for DS or DNSKEY records, which the caller must send with DO and CD set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// Name of the query.
+    pub name: Name,
+    /// Type of the query: DS or DNSKEY.
+    pub rtype: Rtype,
+}
+
+/// State of a validation during one step.
+pub(crate) struct Context<'a> {
+    validator: &'a Validator,
+    fetched: &'a [(Query, Option<Bytes>)],
+    work: &'a mut Work,
+    now: u32,
+    is_over: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Context<'a> {
+    /// Returns the state of a step.
+    pub(crate) fn new(
+        validator: &'a Validator,
+        fetched: &'a [(Query, Option<Bytes>)],
+        work: &'a mut Work,
+        now: u32,
+        is_over: &'a dyn Fn() -> bool,
+    ) -> Context<'a> {
+        Context { validator, fetched, work, now, is_over }
+    }
+
+    pub(crate) fn anchors(&self) -> &'a TrustAnchors {
+        &self.validator.anchors
+    }
+
+    pub(crate) fn zones(&self) -> &'a ZoneCache {
+        &self.validator.zones
+    }
+
+    pub(crate) fn limits(&self) -> &'a Limits {
+        &self.validator.limits
+    }
+
+    pub(crate) fn now(&self) -> u32 {
+        self.now
+    }
+
+    pub(crate) fn is_over(&self) -> &'a dyn Fn() -> bool {
+        self.is_over
+    }
+
+    pub(crate) fn limits_and_work(&mut self) -> (&'a Limits, &mut Work) {
+        (&self.validator.limits, self.work)
+    }
+
+    /// Returns the response to a query for DS or DNSKEY records, or `None` if no server answered.
+    ///
+    /// # Errors
+    /// Returns the query if it has not been sent yet.
+    pub(crate) fn response(&self, name: &Name, rtype: Rtype) -> Result<Option<Bytes>, Query> {
+        let query = Query { name: name.clone(), rtype };
+        let found = self.fetched.iter().find(|(sent, _)| *sent == query);
+        found.map(|(_, response)| response.clone()).ok_or(query)
+    }
+
+    /// Returns the state that signature checks need.
+    pub(crate) fn checks(&mut self) -> Checks<'_> {
+        let (now, is_over) = (self.now(), self.is_over());
+        let (limits, work) = self.limits_and_work();
+        Checks { limits, work, now, is_over }
+    }
+}
