@@ -279,6 +279,11 @@ impl Key {
         let at = self.0.len() - TAIL;
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
     }
+    /// Returns the QCLASS.
+    pub(crate) fn qclass(&self) -> u16 {
+        let at = self.0.len() - TAIL + 2;
+        u16::from_be_bytes([self.0[at], self.0[at + 1]])
+    }
     /// True if the query is sent with DO, which requests signatures.
     pub(crate) fn dnssec_ok(&self) -> bool {
         self.0[self.0.len() - 1] & DO != 0

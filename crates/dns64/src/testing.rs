@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wire::view::rtype;
 
 use crate::name::LowerName;
-use crate::resolver::answer::{Answer, Unusable};
+use crate::resolver::answer::{Answer, DnssecRecords, Unusable};
 use crate::resolver::outcome::{CachedAnswer, Outcome};
 use crate::resolver::scope::Scope;
 use crate::resolver::ttl::TtlLimits;
@@ -131,7 +131,13 @@ impl TestAnswer {
     }
 
     pub(crate) fn parse_in(&self, scope: Scope<'_>) -> Result<Answer, Unusable> {
-        Answer::parse_in(&self.bytes(), &self.question, &TtlLimits::default(), Some(scope))
+        Answer::parse_in(
+            &self.bytes(),
+            &self.question,
+            &TtlLimits::default(),
+            Some(scope),
+            DnssecRecords::AsReceived,
+        )
     }
 
     /// Returns the answer as the cache returns it after `age` seconds.

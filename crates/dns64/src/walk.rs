@@ -20,7 +20,7 @@ use crate::client::query::Received;
 use crate::client::reply::write_refusal;
 use crate::config::Settings;
 use crate::name::{KeyBuf, LowerName};
-use crate::resolver::answer::{Answer, Unusable};
+use crate::resolver::answer::{Answer, DnssecRecords, Unusable};
 use crate::resolver::cache::Cache;
 use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::transport::Transport;
@@ -90,8 +90,9 @@ impl Walk<'_> {
     fn keep(&self, key: &KeyBuf, message: Option<Vec<u8>>) -> Outcome {
         let scope = self.settings.upstream_sets.scope(key.name());
         let limits = &self.settings.ttl;
-        let parsed =
-            message.map(|message| Answer::parse_in(&message, key.question(), limits, scope));
+        let parsed = message.map(|message| {
+            Answer::parse_in(&message, key.question(), limits, scope, DnssecRecords::AsReceived)
+        });
         let failure = match parsed {
             Some(Ok(answer)) => {
                 let answer = Arc::new(answer);

@@ -26,6 +26,8 @@ pub mod option {
 pub mod ede {
     /// Stale Answer.
     pub const STALE_ANSWER: u16 = 3;
+    /// DNSSEC Indeterminate: validation was not completed.
+    pub const DNSSEC_INDETERMINATE: u16 = 5;
     /// DNSSEC Bogus: validation failed.
     pub const DNSSEC_BOGUS: u16 = 6;
     /// Not Ready: the server is not yet able to answer.

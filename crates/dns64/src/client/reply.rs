@@ -30,7 +30,7 @@ use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
 use crate::resolver::ttl::TtlLimits;
 use crate::translation::decide::{AliasChain, Cause, Reply, Strip, addresses};
 use crate::translation::local::{self, LocalAnswer, NameServer};
-use crate::translation::policy::{Hints, MAX_SYNTHESIZED, Policy, Rules};
+use crate::translation::policy::{AdSource, Hints, MAX_SYNTHESIZED, Policy, Rules};
 use crate::transport::Transport;
 
 /// Buffer size, in octets, for the largest set of options in a reply: a cookie and two extended errors.
@@ -107,7 +107,8 @@ impl ReplyFrame {
             Reply::Pass { aliases, last, strip: Strip::Nothing, .. }
                 if aliases.is_empty() && alias.is_none() && !self.rewrites_hints(last, rules) =>
             {
-                let ad = rules.trust_ad && self.requests_ad && last.answer.is_authentic();
+                let ad =
+                    rules.ad != AdSource::None && self.requests_ad && last.answer.is_authentic();
                 self.write_copy(out, last, ad);
             }
             Reply::Synthesize { aliases, a, ttl_limit, .. }
@@ -115,7 +116,8 @@ impl ReplyFrame {
                     && a.answer.is_bare()
                     && !aliases.answers().any(|kept| kept.answer.has_aliases()) =>
             {
-                self.write_synthesized(out, a, rules, ttl_limit);
+                let ad = self.is_validated(reply, rules, known);
+                self.write_synthesized(out, a, rules, ttl_limit, ad);
             }
             _ => {
                 // Composing fails only if a part exceeds the limits of a message.
@@ -126,6 +128,24 @@ impl ReplyFrame {
             }
         }
         self.finish(out, start, &errors);
+    }
+
+    /// True if this server has validated everything from which the reply is composed, and the client requests AD. A
+    /// synthesized answer has AD only for clients with DO, and only if `break-dnssec` is on (RFC 6147 §5.5).
+    fn is_validated(&self, reply: &Reply<'_>, rules: &Rules<'_>, known: &[Outcome]) -> bool {
+        let is_authentic = |kept: &CachedAnswer| kept.answer.is_authentic();
+        rules.ad == AdSource::Validation
+            && match *reply {
+                Reply::Pass { aliases, last, strip: Strip::Nothing, .. } => {
+                    self.requests_ad && is_authentic(last) && aliases.answers().all(is_authentic)
+                }
+                Reply::Synthesize { .. } => {
+                    self.dnssec_ok
+                        && rules.policy.break_dnssec
+                        && known.iter().all(|outcome| outcome.kept().is_some_and(is_authentic))
+                }
+                _ => false,
+            }
     }
 
     /// Returns the extended errors for a reply (RFC 8914), including those of upstreams (RFC 8914 §3).
@@ -140,6 +160,10 @@ impl ReplyFrame {
                 Some(ede::INVALID_DATA)
             }
             Reply::Error { cause: Cause::Failed(Failure::NoUpstream), .. } => Some(ede::NOT_READY),
+            Reply::Error { cause: Cause::Failed(Failure::Bogus(code)), .. } => Some(code),
+            Reply::Error { cause: Cause::Failed(Failure::NotValidated), .. } => {
+                Some(ede::DNSSEC_INDETERMINATE)
+            }
             Reply::Error { cause: Cause::Failed(_), .. } => None,
             Reply::Local(answer) => answer.extended_error,
             Reply::Error { extended_error, .. } => extended_error,
@@ -218,9 +242,10 @@ impl ReplyFrame {
         a: &CachedAnswer,
         rules: &Rules<'_>,
         ttl_limit: u32,
+        ad: bool,
     ) {
         let start = out.len();
-        self.write_header(out, Rcode::NOERROR, false);
+        self.write_header(out, Rcode::NOERROR, ad);
         let ttl = synthetic_ttl(a, ttl_limit.min(rules.lifetime()));
         let records_at = out.len();
         // Writing stops after the maximum number of records, or after the record that exceeds the
@@ -333,7 +358,7 @@ impl ReplyFrame {
                 let is_data = last.answer.kind() == AnswerKind::Data;
                 if is_data || last.answer.negative_ttl().is_none() {
                     let denied = with_generated_soa(answer, aliases, last, rules, synthesized)?;
-                    return self.put_composed(out, denied, reply.rcode());
+                    return self.put_composed(out, denied, reply.rcode(), false);
                 }
                 last
             }
@@ -344,13 +369,24 @@ impl ReplyFrame {
         push_records(&mut authority, last, last.answer.authorities())?;
         let mut additional = authority.additional();
         push_records(&mut additional, last, last.answer.additional())?;
-        self.put_composed(out, additional.finish(), reply.rcode())
+        let is_changed = match *reply {
+            Reply::Pass { last, .. } => self.rewrites_hints(last, rules),
+            _ => false,
+        };
+        let ad = alias.is_none() && !is_changed && self.is_validated(reply, rules, known);
+        self.put_composed(out, additional.finish(), reply.rcode(), ad)
     }
 
-    fn put_composed(&self, out: &mut Vec<u8>, composed: Compressor, code: Rcode) -> Option<()> {
+    fn put_composed(
+        &self,
+        out: &mut Vec<u8>,
+        composed: Compressor,
+        code: Rcode,
+        ad: bool,
+    ) -> Option<()> {
         let start = out.len();
         out.extend(composed.into_octets());
-        out[start + 2..start + 4].copy_from_slice(&self.flags(code, false));
+        out[start + 2..start + 4].copy_from_slice(&self.flags(code, ad));
         // The builder writes the first name uncompressed, so this question is as long as the client's
         // question.
         let question = out.get_mut(start + HEADER_LEN..start + HEADER_LEN + self.question.len())?;

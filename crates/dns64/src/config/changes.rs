@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::keys::Config;
 
 /// Keys and tables that are read only at startup.
-pub(crate) const READ_AT_START: [&str; 12] = [
+pub(crate) const READ_AT_START: [&str; 13] = [
     "listen",
     "xdp-mode",
     "xdp-fallback",
@@ -23,6 +23,7 @@ pub(crate) const READ_AT_START: [&str; 12] = [
     "control",
     "query-log",
     "dnstap",
+    "dnssec.validate",
 ];
 
 /// Values of a configuration by key, such as `cache.max-ttl`. A list is one value.
@@ -178,8 +179,13 @@ mod tests {
         for key in READ_AT_START {
             let (table, rest) = key.split_once('.').unwrap_or((key, ""));
             assert!(schema["properties"].get(table).is_some(), "{key}");
+            let keys = match table {
+                "cache" => "CacheKeys",
+                _ => "DnssecKeys",
+            };
             assert!(
-                rest.is_empty() || schema["$defs"]["CacheKeys"]["properties"].get(rest).is_some()
+                rest.is_empty() || schema["$defs"][keys]["properties"].get(rest).is_some(),
+                "{key}"
             );
         }
     }

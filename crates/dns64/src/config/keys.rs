@@ -2,6 +2,7 @@
 //! each key for users.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -65,6 +66,8 @@ pub struct Config {
     pub(crate) limits: LimitKeys,
     /// `[forwarding]`: queries to upstreams.
     pub forwarding: ForwardingKeys,
+    /// `[dnssec]`: DNSSEC validation.
+    pub(crate) dnssec: DnssecKeys,
     /// `[metrics]`: the metrics listener for Prometheus.
     pub(crate) metrics: MetricsKeys,
     /// `[log]`: severity and format of the log.
@@ -108,6 +111,7 @@ impl Default for Config {
             cache: CacheKeys::default(),
             limits: LimitKeys::default(),
             forwarding: ForwardingKeys::default(),
+            dnssec: DnssecKeys::default(),
             metrics: MetricsKeys::default(),
             log: LogKeys::default(),
             control: ControlKeys::default(),
@@ -801,6 +805,22 @@ pub(crate) enum UpstreamOrder {
     /// The first upstream in the list is queried. If it fails, the next one is queried, as in
     /// resolv.conf(5).
     Listed,
+}
+
+/// `[dnssec]`: DNSSEC validation.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub(crate) struct DnssecKeys {
+    /// Validate the upstreams' answers, and answer with SERVFAIL if an answer is bogus.
+    pub(crate) validate: bool,
+    /// File with trust anchors: DS and DNSKEY records, one per line. They replace the built-in trust anchors of the root
+    /// zone. A reload reads the file again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub(crate) trust_anchors: Option<Spanned<PathBuf>>,
+    /// Domains whose names are not validated (negative trust anchors, RFC 7646).
+    #[schemars(with = "Vec<String>")]
+    pub(crate) negative_trust_anchors: Vec<Spanned<String>>,
 }
 
 /// `[metrics]`: the metrics listener for Prometheus.

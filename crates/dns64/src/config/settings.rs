@@ -18,11 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns64_import::{MAX_THREADS, read_file};
+use dnssec::{Limits, TrustAnchors, Validator};
 use ipnet::IpNet;
 use net::address::{HostAddr, ServiceAddr};
 use toml::Spanned;
 use toml_faults::line_of;
 use units::Nanos;
+use wire::view::rtype;
 
 use super::addresses::lack_of_zone;
 use super::error::{ConfigError, RESOLV_CONF};
@@ -37,12 +39,12 @@ use super::read::read;
 use super::system::{NameServers, ResolvConf, is_own};
 use super::{local_zones, observe};
 use crate::ids::RouteId;
-use crate::name::{DomainTable, LowerName};
+use crate::name::{DomainTable, LowerName, ancestors};
 use crate::networks::Networks;
 use crate::prefixes::LivePrefixes;
 use crate::resolver::scope::UpstreamSets;
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
-use crate::translation::policy::{Mapping, Mode, Policy, Rules};
+use crate::translation::policy::{AdSource, Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
 
 /// An upstream server.
@@ -95,6 +97,8 @@ pub struct Settings {
     pub(crate) upstream_sets: UpstreamSets,
     /// Limits on the times for which answers and failures are cached and served.
     pub(crate) ttl: TtlLimits,
+    /// Validator of the upstreams' answers; `None` if answers are not validated.
+    pub(crate) validator: Option<Arc<Validator>>,
     /// Maximum total number of TCP connections to all upstreams, from all workers. At least 1.
     pub upstream_connections: usize,
     origin: Arc<Origin>,
@@ -114,6 +118,9 @@ struct Origin {
 
 /// Example of the configuration lines that define an upstream.
 pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\"\nport = 53";
+
+/// Number of names for which the validator stores keys of zones, and proofs that zones are unsigned.
+const VALIDATED_NAMES: usize = 20_000;
 
 /// Maximum number of TCP connections to upstreams. The number is reduced if the system allows too few open files.
 const UPSTREAM_CONNECTIONS: usize = 100;
@@ -310,6 +317,13 @@ impl Settings {
         RouteId(self.routes_by_domain.get(name).copied().unwrap_or(self.routes.len() - 1))
     }
 
+    /// Returns the route for a question. DS records are in the zone of the parent (RFC 4035 §2.4).
+    #[inline]
+    pub(crate) fn route_of(&self, name: &[u8], qtype: u16) -> RouteId {
+        let parent = if qtype == rtype::DS { ancestors(name).nth(1) } else { None };
+        self.route(parent.unwrap_or(name))
+    }
+
     /// Returns the rules for a client's query for `name` at the time `now`.
     #[inline]
     pub(crate) fn rules(&self, client: IpAddr, name: &LowerName, now: Nanos) -> Rules<'_> {
@@ -319,9 +333,13 @@ impl Settings {
             Some(mode) if !policy.mode_of_domain => mode,
             _ => policy.mode,
         };
-        let trust_ad = self.config.forwarding.trust_ad;
+        let ad = match (&self.validator, self.config.forwarding.trust_ad) {
+            (Some(_), _) => AdSource::Validation,
+            (None, true) => AdSource::Upstream,
+            (None, false) => AdSource::None,
+        };
         let forward = route.domain.wire();
-        Rules { policy, others: &self.policies, client, mode, forward, trust_ad, now }
+        Rules { policy, others: &self.policies, client, mode, forward, ad, now }
     }
 
     /// Returns a copy of these settings, with policies built from `live`, a new state of the prefixes.
@@ -423,6 +441,7 @@ impl Checker<'_> {
         if follows_system {
             config.upstreams = upstreams.iter().map(|u| UpstreamKeys::new(u.address)).collect();
         }
+        let validator = self.validator(&config)?;
         Ok(Settings {
             config,
             source: self.file.into(),
@@ -436,9 +455,43 @@ impl Checker<'_> {
             routes_by_domain,
             upstream_sets,
             ttl,
+            validator,
             upstream_connections: UPSTREAM_CONNECTIONS,
             origin,
         })
+    }
+
+    /// Returns the validator if validation is turned on.
+    fn validator(&self, config: &Config) -> Result<Option<Arc<Validator>>, ConfigError> {
+        let keys = &config.dnssec;
+        if !keys.validate {
+            return Ok(None);
+        }
+        let anchors = match &keys.trust_anchors {
+            None => TrustAnchors::root(),
+            Some(path) => {
+                let file = path.get_ref();
+                let text = read_file(file).map_err(|error| {
+                    self.invalid(path, format!("cannot read {}: {error}", file.display()))
+                })?;
+                TrustAnchors::from_lines(&text)
+                    .map_err(|error| self.invalid(path, format!("{}: {error}", file.display())))?
+            }
+        };
+        let negative: Result<Vec<dnssec::Name>, ConfigError> = keys
+            .negative_trust_anchors
+            .iter()
+            .map(|domain| {
+                domain_name(domain.get_ref())
+                    .and_then(|name| {
+                        dnssec::Name::from_octets(name.wire().to_vec().into())
+                            .map_err(|error| error.to_string())
+                    })
+                    .map_err(|reason| self.invalid(domain, reason))
+            })
+            .collect();
+        let anchors = anchors.with_negative(negative?);
+        Ok(Some(Arc::new(Validator::new(anchors, Limits::default(), VALIDATED_NAMES))))
     }
 
     fn numbers(&self, config: &Config, forward: &ForwardKeys) -> Result<Vec<usize>, ConfigError> {

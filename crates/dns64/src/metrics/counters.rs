@@ -149,6 +149,14 @@ counters! {
         UpstreamMalformed "malformed",
         UpstreamOtherCase "other-case",
     }
+    "validations", "Answers by result of the DNSSEC validation; overload: too many validations waited", "result" {
+        Secure "secure",
+        Insecure "insecure",
+        Indeterminate "indeterminate",
+        Unchecked "unchecked",
+        Bogus "bogus",
+        ValidationOverload "overload",
+    }
 }
 
 /// Number of event counters per thread.

@@ -35,6 +35,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
+use dnssec::{Security, Verdict};
 use domain::base::name::ToName;
 use wire::edns::ede;
 use wire::rcode::Rcode;
@@ -48,7 +49,7 @@ use crate::name::{is_at_or_below, is_question};
 use crate::resolver::scope::Scope;
 use crate::resolver::ttl::TtlLimits;
 
-pub(crate) use self::asked::{MAX_ALIASES, Unusable};
+pub(crate) use self::asked::{DnssecRecords, MAX_ALIASES, Unusable};
 pub(crate) use self::rebuild::ReadRecord;
 
 /// Kind of an answer.
@@ -118,7 +119,7 @@ impl Answer {
         question: &[u8],
         limits: &TtlLimits,
     ) -> Result<Answer, Unusable> {
-        Answer::parse_in(message, question, limits, None)
+        Answer::parse_in(message, question, limits, None, DnssecRecords::AsReceived)
     }
 
     /// Parses `message` as the answer to `question` (name in lower case, type, class). The answer is cut after the
@@ -134,9 +135,10 @@ impl Answer {
         question: &[u8],
         limits: &TtlLimits,
         scope: Option<Scope<'_>>,
+        dnssec: DnssecRecords,
     ) -> Result<Answer, Unusable> {
         let view = Message::new(message).ok_or(Unusable::Malformed)?;
-        let asked = UpstreamQuestion::of(question).ok_or(Unusable::OtherQuestion)?;
+        let asked = UpstreamQuestion::of(question, dnssec).ok_or(Unusable::OtherQuestion)?;
         let records_at = HEADER_LEN + question.len();
         if view.qdcount() != 1
             || !message.get(HEADER_LEN..records_at).is_some_and(|said| is_question(said, question))
@@ -152,7 +154,7 @@ impl Answer {
         if aliases.are_in_place() && survey.is_clean() && !aliases.leaves_out {
             return Ok(Answer::keep(message, &survey, Some(&aliases), limits));
         }
-        let clean = rebuild::rebuild(message, &aliases)?;
+        let clean = rebuild::rebuild(message, &aliases, asked)?;
         let view = Message::new(&clean).ok_or(Unusable::Malformed)?;
         let again = Survey::scan(&view, &clean, records_at, asked)?.with_facts_of(&survey);
         let aliases = Aliases::follow(&view, &again, asked, scope)?;
@@ -256,6 +258,25 @@ impl Answer {
     pub(crate) fn is_authentic(&self) -> bool {
         self.octets[3] & 0x20 != 0
     }
+    /// Sets or clears the bit that reports the answer as validated.
+    pub(crate) fn set_authentic(&mut self, is_authentic: bool) {
+        self.octets[3] = self.octets[3] & !0x20 | u8::from(is_authentic) << 5;
+    }
+
+    /// Records the verdict of the DNSSEC validation: the answer counts as signed and as validated if it is secure, and
+    /// no TTL exceeds that of the verdict.
+    pub(crate) fn set_verdict(&mut self, verdict: &Verdict) {
+        let is_secure = verdict.security == Security::Secure;
+        self.set_authentic(is_secure);
+        self.signed = is_secure;
+        self.ttl = self.ttl.min(verdict.ttl);
+        let offsets: Vec<usize> = self.ttl_offsets().collect();
+        for offset in offsets {
+            let ttl = self.ttl_at(offset).min(verdict.ttl);
+            self.octets[offset..offset + 4].copy_from_slice(&ttl.to_be_bytes());
+        }
+    }
+
     /// True if the data is reached through aliases.
     pub(crate) fn has_aliases(&self) -> bool {
         self.target_len > 0

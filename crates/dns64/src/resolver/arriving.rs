@@ -8,7 +8,7 @@ use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
 use super::Resolver;
-use super::answer::{Answer, AnswerKind, Unusable};
+use super::answer::{Answer, AnswerKind, DnssecRecords, Unusable};
 use super::asking::preferred_answer;
 use super::fetch::{State, TcpCause};
 use super::outcome::{Failure, Outcome};
@@ -201,9 +201,24 @@ impl<O: ResolverIo> Resolver<O> {
         crate::guard::panic_if_named("defect-answer", fetch.query.key().name());
         let key = fetch.query.key();
         let scope = self.settings.upstream_sets.scope(key.name());
-        match Answer::parse_in(bytes, key.question(), &self.settings.ttl, scope) {
-            Ok(answer) => {
+        let is_validated = fetch.query.is_validated;
+        let dnssec = match (is_validated, key.dnssec_ok()) {
+            (false, _) => DnssecRecords::AsReceived,
+            (true, true) => DnssecRecords::Proofs,
+            (true, false) => DnssecRecords::None,
+        };
+        match Answer::parse_in(bytes, key.question(), &self.settings.ttl, scope, dnssec) {
+            Ok(answer) if is_validated && answer.kind() != AnswerKind::Failed => {
                 metrics.count(Count::UpstreamAnswer);
+                self.begin_validation(id, bytes, answer);
+                true
+            }
+            Ok(mut answer) => {
+                metrics.count(Count::UpstreamAnswer);
+                if self.settings.validator.is_some() {
+                    // Only this server decides which data are authentic.
+                    answer.set_authentic(false);
+                }
                 let answer = Arc::new(answer);
                 let is_final = answer.kind() != AnswerKind::Failed || answer.is_rejected();
                 if is_final || !self.tries_another_server(id, &answer) {

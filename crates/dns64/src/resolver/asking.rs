@@ -12,7 +12,7 @@ use super::Resolver;
 use super::answer::{Answer, AnswerKind};
 use super::budget::AdmissionTicket;
 use super::cache::CacheLookup;
-use super::fetch::{Attempt, Fetch, KeyHash, QueryForm, State, TcpCause, Udp};
+use super::fetch::{Attempt, Fetch, KeyHash, QueryForm, State, TcpCause, Udp, UpstreamQuery};
 use super::outcome::{CachedAnswer, Failure, Outcome};
 use super::outside::{ResolverIo, TcpQuery};
 use super::timers::LEAST_DELAY;
@@ -45,18 +45,13 @@ impl<O: ResolverIo> Resolver<O> {
     ) -> Result<FetchId, CachedAnswer> {
         let forwarding = self.settings.config.forwarding;
         let timeout = Nanos::from(self.settings.timeout());
-        let route = self.settings.route(question.name());
-        let random_case = forwarding.randomize_case.then_some(&mut self.rng);
+        let route = self.settings.route_of(question.name(), question.qtype());
         let deadline = self.now + timeout + GRACE;
-        let fetch = Fetch::new(
-            question.to_key(),
-            hash,
-            route,
-            ticket,
-            deadline,
-            State::OtherWorker,
-            random_case,
-        );
+        let key = question.to_key();
+        let is_validated = self.validates(&key);
+        let random_case = forwarding.randomize_case.then_some(&mut self.rng);
+        let query = UpstreamQuery::new(key, is_validated, random_case);
+        let fetch = Fetch::new(query, hash, route, ticket, deadline, State::OtherWorker);
         let (id, fetch) = self.fetches.insert(fetch);
         self.budget.enter(ticket);
         self.current = Some(id);
@@ -193,7 +188,7 @@ impl<O: ResolverIo> Resolver<O> {
 
     /// Sets the timer of a fetch to its deadline. The result is expected from elsewhere (TCP, another worker, a query
     /// in flight), and may complete the fetch earlier.
-    fn wait_until_deadline(&mut self, id: FetchId) {
+    pub(super) fn wait_until_deadline(&mut self, id: FetchId) {
         if let Some(fetch) = self.fetches.get(id) {
             let left = fetch.deadline.since(self.now);
             fetch.due = self.timers.set(id, self.now, left, left);
@@ -395,13 +390,17 @@ impl<O: ResolverIo> Resolver<O> {
         // Failures seen by a DNSSEC probe are not cached.
         if failed
             && !key.is_probe()
+            && !matches!(failure, Failure::Bogus(_))
             && let Some(stale) = cache.revive(&key, self.now, &self.settings.ttl, answer.as_deref())
         {
             return Outcome::Answered(stale);
         }
         let answer = match (answer, failure) {
             (Some(answer), _) => answer,
-            (None, Failure::Timeout | Failure::Malformed | Failure::AliasLoop) if !elsewhere => {
+            (
+                None,
+                Failure::Timeout | Failure::Malformed | Failure::AliasLoop | Failure::Bogus(_),
+            ) if !elsewhere => {
                 cache.put_failure(&key, failure, self.now, &self.settings.ttl);
                 return Outcome::Failed(failure);
             }

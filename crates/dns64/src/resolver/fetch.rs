@@ -16,6 +16,8 @@
 //!
 //! UDP queries may still be answered while a server is queried over TCP. A complete answer
 //! completes the fetch; an error is stored until the TCP result arrives.
+//!
+//! With DNSSEC validation, an answer first leads to the state `Validating` (see [`super::validating`]).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,13 +25,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rand::Rng;
 use smallvec::SmallVec;
 use units::Nanos;
-use wire::edns::{OPT_LEN, UDP_PAYLOAD, put_opt};
+use wire::edns::{OPT_LEN, UDP_PAYLOAD, ede, put_opt};
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 
 use super::answer::Answer;
 use super::budget::AdmissionTicket;
 use super::outcome::Failure;
+use super::outside::ValidationTask;
 use super::waiter::{NEVER, Waiters};
 use crate::ids::{Expected, RouteId, ServerId};
 use crate::name::{Key, is_question};
@@ -85,6 +88,19 @@ pub(super) enum State {
     Udp(Udp),
     /// One server is queried over TCP.
     Tcp(Tcp),
+    /// An answer has arrived and is being validated.
+    Validating(Box<Validating>),
+}
+
+/// State of a fetch with an answer that is being validated.
+pub(super) struct Validating {
+    /// The answer that completes the fetch if it is not bogus.
+    pub(super) answer: Answer,
+    /// The validation and the query that it needs, while it waits for the response.
+    pub(super) waiting: Option<(ValidationTask, dnssec::Query)>,
+    /// State of the fetch over UDP. The fetch returns to this state if the answer is bogus and another server can be
+    /// queried.
+    pub(super) before: Udp,
 }
 
 /// State of a fetch over UDP.
@@ -147,18 +163,15 @@ pub(super) struct Attempt {
 }
 
 impl Fetch {
-    /// Returns a fetch for which no query has been sent. `random_case` is the random number generator for the letter
-    /// case, or `None` if the case is not randomized.
+    /// Returns a fetch for which no query has been sent.
     pub(super) fn new(
-        key: Key,
+        query: UpstreamQuery,
         hash: KeyHash,
         route: RouteId,
         ticket: AdmissionTicket,
         deadline: Nanos,
         state: State,
-        random_case: Option<&mut impl Rng>,
     ) -> Fetch {
-        let query = UpstreamQuery::new(key, random_case);
         let (waiters, release_due) = (Waiters::new(), NEVER);
         Fetch {
             query,
@@ -178,12 +191,14 @@ impl Fetch {
 
 impl State {
     /// Returns the state of the fetch's UDP queries, including while a server is queried over TCP. Returns `None` if
-    /// another worker performs the fetch.
+    /// another worker performs the fetch, or if an answer is being validated.
     pub(super) fn udp(&mut self) -> Option<&mut Udp> {
         match self {
             State::OtherWorker => None,
             State::Udp(udp) => Some(udp),
             State::Tcp(tcp) => Some(&mut tcp.before),
+            // A further response must not replace the answer that is being validated.
+            State::Validating(_) => None,
         }
     }
 
@@ -193,6 +208,7 @@ impl State {
             State::OtherWorker => &[],
             State::Udp(udp) => &udp.attempts,
             State::Tcp(tcp) => &tcp.before.attempts,
+            State::Validating(validating) => &validating.before.attempts,
         }
     }
 
@@ -209,11 +225,13 @@ impl State {
         true
     }
 
-    /// Returns the reason why the fetch has no answer at its deadline. The reason is overload if the server answered
+    /// Returns the reason why the fetch has no answer at its deadline. If an answer is being validated, DS or DNSKEY
+    /// records are missing. The reason is overload if the server answered
     /// over UDP, and the local connection limit prevented the query over TCP. Otherwise, the reason is a timeout.
     pub(super) fn unanswered_failure(&self) -> Failure {
         match self {
             State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
+            State::Validating(_) => Failure::Bogus(ede::NO_REACHABLE_AUTHORITY),
             _ => Failure::Timeout,
         }
     }
@@ -249,6 +267,7 @@ impl State {
             State::OtherWorker => (None, None),
             State::Udp(udp) => (Some(udp), None),
             State::Tcp(tcp) => (Some(&tcp.before), Some(tcp.server)),
+            State::Validating(validating) => (Some(&validating.before), None),
         };
         let over_udp = udp.into_iter().flat_map(|udp| {
             let attempts = udp.attempts.iter().map(|attempt| attempt.at.port.server);
@@ -263,6 +282,7 @@ impl State {
             State::OtherWorker => None,
             State::Udp(udp) => udp.fallback,
             State::Tcp(tcp) => tcp.before.fallback,
+            State::Validating(validating) => validating.before.fallback,
         }
     }
 }
@@ -317,16 +337,25 @@ pub(super) struct UpstreamQuery {
     key: Key,
     /// The question section as sent, if it is in random letter case.
     random_case: Option<Box<[u8]>>,
+    /// True if the answer is validated. The query then has DO, to get signatures, and CD, because this server decides
+    /// which data are valid (RFC 6840 §5.9).
+    pub(super) is_validated: bool,
 }
 
 impl UpstreamQuery {
-    fn new(key: Key, random_case: Option<&mut impl Rng>) -> UpstreamQuery {
+    /// Returns the query for a question. `random_case` is the random number generator for the letter case, or `None` if
+    /// the case is not randomized.
+    pub(super) fn new(
+        key: Key,
+        is_validated: bool,
+        random_case: Option<&mut impl Rng>,
+    ) -> UpstreamQuery {
         let random_case = random_case.map(|rng| {
             let mut question: Box<[u8]> = key.question().into();
             randomize_case(&mut question, key.name().len(), rng);
             question
         });
-        UpstreamQuery { key, random_case }
+        UpstreamQuery { key, random_case, is_validated }
     }
 
     /// Returns the key of the question.
@@ -358,13 +387,15 @@ impl UpstreamQuery {
     /// applies only to one hop (RFC 6891 §6.1.1).
     pub(super) fn write(&self, id: u16, form: QueryForm, out: &mut Vec<u8>) {
         // With AD set, the upstream returns AD even without DO (RFC 6840 §5.7).
-        let ad_cd = 0x20 | u8::from(self.key.checking_disabled()) << 4;
+        let checking_disabled = self.is_validated || self.key.checking_disabled();
+        let ad_cd = 0x20 | u8::from(checking_disabled) << 4;
         let [i0, i1] = id.to_be_bytes();
         out.extend([i0, i1, 0x01, ad_cd, 0, 1, 0, 0, 0, 0, 0, u8::from(form.edns)]);
         let random_case = self.random_case.as_deref().filter(|_| form.random_case);
         out.extend(random_case.unwrap_or(self.key.question()));
         if form.edns {
-            put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.key.dnssec_ok(), &[]);
+            let dnssec_ok = self.is_validated || self.key.dnssec_ok();
+            put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, dnssec_ok, &[]);
         }
     }
 }
@@ -449,7 +480,7 @@ mod tests {
 
     #[test]
     fn query_bytes_and_accepted_questions() {
-        let query = UpstreamQuery::new(key("a.test", true), None::<&mut StdRng>);
+        let query = UpstreamQuery::new(key("a.test", true), false, None::<&mut StdRng>);
         let mut out = Vec::new();
         query.write(0x1234, FORM, &mut out);
         let question = b"\x01a\x04test\0\0\x1c\0\x01";
@@ -461,6 +492,7 @@ mod tests {
         assert_eq!((out.len(), out[11]), (12 + question.len(), 0));
         let https = UpstreamQuery::new(
             KeyBuf::new(&"a.test".parse().unwrap(), 65, 1, false, false).to_key(),
+            false,
             None::<&mut StdRng>,
         );
         assert!(
@@ -477,7 +509,8 @@ mod tests {
     #[test]
     fn random_letter_case_must_come_back_as_it_was_sent() {
         let name = "abcdefghijklmnopqrstuvwxyz.test";
-        let query = UpstreamQuery::new(key(name, false), Some(&mut StdRng::seed_from_u64(1)));
+        let query =
+            UpstreamQuery::new(key(name, false), false, Some(&mut StdRng::seed_from_u64(1)));
         let mut out = Vec::new();
         query.write(0, WITHOUT_EDNS, &mut out);
         let sent = &out[12..];

@@ -104,7 +104,8 @@ impl Fetches {
     pub(super) fn reroute(&mut self, settings: &Settings) {
         (self.rerouted_at, self.older) = (self.generation, self.slab.len());
         for (_, fetch) in &mut self.slab {
-            fetch.route = settings.route(fetch.query.key().name());
+            let key = fetch.query.key();
+            fetch.route = settings.route_of(key.name(), key.qtype());
         }
     }
 
@@ -122,7 +123,7 @@ mod tests {
     use crate::ids::RouteId;
     use crate::name::{Key, KeyBuf};
     use crate::resolver::budget::Budget;
-    use crate::resolver::fetch::State;
+    use crate::resolver::fetch::{State, UpstreamQuery};
     use crate::shares::Slots;
     use crate::shares::client::ClientId;
     use units::Nanos;
@@ -139,15 +140,8 @@ mod tests {
         let slots = Slots { taken: 0, most: 1 };
         let ticket = Budget::new().ticket(ClientId(0), &[0], slots, Nanos(0));
         let new = |name: &str, hash: KeyHash| {
-            Fetch::new(
-                key(name),
-                hash,
-                RouteId(0),
-                ticket,
-                Nanos(0),
-                State::OtherWorker,
-                None::<&mut rand::rngs::StdRng>,
-            )
+            let query = UpstreamQuery::new(key(name), false, None::<&mut rand::rngs::StdRng>);
+            Fetch::new(query, hash, RouteId(0), ticket, Nanos(0), State::OtherWorker)
         };
         let insert = |fetches: &mut Fetches, name: &str| {
             let hash = fetches.hash(key(name).octets());

@@ -32,6 +32,7 @@ mod tests;
 mod timers;
 pub(crate) mod ttl;
 pub(crate) mod upstreams;
+mod validating;
 pub(crate) mod waiter;
 
 use net::address::ServiceAddr;

@@ -19,6 +19,10 @@ pub(crate) enum Failure {
     Unreachable,
     /// No upstream is configured, neither in the configuration file nor in resolv.conf.
     NoUpstream,
+    /// DNSSEC validation rejected the answer. The value is the extended DNS error (RFC 8914) that explains the reason.
+    Bogus(u16),
+    /// The answer was not validated, because too many validations waited.
+    NotValidated,
 }
 
 /// Outcome of a fetch.

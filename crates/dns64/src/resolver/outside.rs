@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use dnssec::{Validation, Validator};
 use net::address::ServiceAddr;
 use rand::rngs::StdRng;
 use units::Nanos;
@@ -42,6 +43,18 @@ pub(crate) enum TcpFailure {
     NoAnswer,
     /// No query was sent: too many TCP queries were in progress.
     NoRoom,
+}
+
+/// A validation that continues on a validation thread.
+pub(crate) struct ValidationTask {
+    /// Worker that gets the result.
+    pub(crate) worker: WorkerId,
+    /// Fetch with the answer that is validated.
+    pub(crate) fetch: FetchId,
+    pub(crate) validator: Arc<Validator>,
+    pub(crate) validation: Box<Validation>,
+    /// CPU time that the validation has used so far.
+    pub(crate) spent: Duration,
 }
 
 /// Parameters for sending queries to a server.
@@ -87,6 +100,10 @@ pub(crate) trait ResolverIo {
     /// Sends a query over TCP. Its result is passed to
     /// [`Resolver::on_tcp`](super::Resolver::on_tcp).
     fn query_over_tcp(&mut self, question: TcpQuery);
+
+    /// Passes a validation to a validation thread. Its result is passed to
+    /// [`Resolver::on_validation`](super::Resolver::on_validation). Returns false if too many validations wait.
+    fn validate(&mut self, task: ValidationTask) -> bool;
 
     /// Sends the outcome of a fetch to a different worker that waits for it.
     fn tell(&mut self, worker: WorkerId, key: Key, outcome: Outcome);

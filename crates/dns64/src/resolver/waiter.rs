@@ -4,17 +4,18 @@ use smallvec::SmallVec;
 use units::Nanos;
 
 use super::outcome::Outcome;
-use crate::ids::JobId;
+use crate::ids::{FetchId, JobId};
 use crate::name::{Key, text};
 use crate::shares::Slot;
 use crate::shares::client::ClientId;
 
-/// A caller waiting for a fetch. Further kinds of callers, for example a validator, would each become a variant of this
-/// type. The resolver returns waiters unchanged.
+/// A caller waiting for a fetch. The resolver returns waiters unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiter {
     /// A client query that has not been answered yet (`server::jobs`).
     Job(JobId),
+    /// A fetch with an answer that cannot be validated without DS or DNSKEY records.
+    Validation(FetchId),
 }
 
 /// A caller that waits for a fetch, with its slot in the budget for outstanding queries, and the time at which it gets

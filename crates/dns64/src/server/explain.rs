@@ -200,6 +200,8 @@ fn found(outcome: &Outcome) -> &'static str {
         Outcome::Failed(Failure::Overload) => "overload",
         Outcome::Failed(Failure::Unreachable) => "unreachable",
         Outcome::Failed(Failure::NoUpstream) => "no-upstream",
+        Outcome::Failed(Failure::Bogus(_)) => "bogus",
+        Outcome::Failed(Failure::NotValidated) => "not-validated",
     }
 }
 

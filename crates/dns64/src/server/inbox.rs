@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 
+use dnssec::Progress;
 use net::poller::Alarm;
 
 use super::explain::Trace;
 use crate::ids::{FetchId, PortId};
 use crate::name::Key;
 use crate::resolver::outcome::Outcome;
-use crate::resolver::outside::TcpFailure;
+use crate::resolver::outside::{TcpFailure, ValidationTask};
 use crate::transport::client::Client;
 
 /// A message to a worker.
@@ -25,6 +26,8 @@ pub(super) enum WorkerMessage {
     TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
     /// A datagram for a port of this worker that arrived on the AF_XDP rings of a different worker.
     Answer { port: PortId, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, may_be_joined: bool },
+    /// The result of a step of a validation.
+    Validation(ValidationTask, Progress),
     /// The result of a fetch that another worker performed.
     Completed(Key, Outcome),
 }

@@ -19,6 +19,7 @@ mod quota;
 mod replies;
 mod shared;
 mod tcp;
+mod validation;
 mod worker;
 mod xdp;
 
@@ -53,12 +54,13 @@ use crate::observe::{Observer, OpenOutputs, Writers};
 use crate::prefixes::LivePrefixes;
 use crate::resolver::Common;
 use crate::resolver::cache::Cache;
-use crate::resolver::outside::TcpQuery;
+use crate::resolver::outside::{TcpQuery, ValidationTask};
 use crate::resolver::question_claims::QuestionClaims;
 pub(crate) use control::ReloadRequest;
 use inbox::{Inbox, WorkerMessage};
 use shared::{Loaded, Shared};
 use tcp::Sockets;
+use validation::ValidationThreads;
 use worker::{Served, Worker};
 pub use xdp::XdpSetupError;
 pub(crate) use xdp::xdp_faults;
@@ -339,6 +341,8 @@ impl BoundServer {
             question_claims: Arc::new(QuestionClaims::new(workers)),
             metrics,
         };
+        let threads = if self.settings.validator.is_some() { workers } else { 0 };
+        let (validation, queues) = ValidationThreads::new(threads);
         let shared = Arc::new(Shared {
             common,
             limiter: Limiter::new(),
@@ -346,6 +350,7 @@ impl BoundServer {
             cookies: Cookies::new(),
             worker_inboxes,
             tcp_questions,
+            validation,
             stopping: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -357,6 +362,14 @@ impl BoundServer {
             started,
             loaded: Loaded::first(started),
         });
+        let validated = Arc::downgrade(&shared);
+        let deliver = move |task: ValidationTask, progress| {
+            let Some(shared) = validated.upgrade() else { return false };
+            let inbox = &shared.worker_inboxes[task.worker.0];
+            inbox.post(WorkerMessage::Validation(task, progress));
+            true
+        };
+        queues.start(deliver).map_err(failed("a validation thread"))?;
         let xdp_sources = (!self.falls_back).then(|| xdp::sources(&self.xdp));
         let mut running = RunningServer {
             shared: Arc::clone(&shared),

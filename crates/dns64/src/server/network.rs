@@ -17,7 +17,7 @@ use crate::ids::{Expected, FetchId, PortId, ServerId, WorkerId};
 use crate::name::Key;
 use crate::observe::{End, Ends, Message, MessageKind, Tap};
 use crate::resolver::outcome::Outcome;
-use crate::resolver::outside::{Access, ResolverIo, TcpQuery};
+use crate::resolver::outside::{Access, ResolverIo, TcpQuery, ValidationTask};
 use crate::resolver::upstreams::ports::{FIRST_TOKEN, Ports};
 use crate::transport::Transport;
 
@@ -141,6 +141,10 @@ impl ResolverIo for Network {
         // Sending fails only after the TCP thread has exited. In this case, the process is about to
         // exit.
         let _ = self.shared.tcp_questions.send(question);
+    }
+
+    fn validate(&mut self, task: ValidationTask) -> bool {
+        self.shared.validation.submit(task)
     }
 
     fn tell(&mut self, worker: WorkerId, key: Key, outcome: Outcome) {

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use units::Nanos;
 
 use super::inbox::Inbox;
+use super::validation::ValidationThreads;
 use crate::client::cookies::Cookies;
 use crate::client::limiter::Limiter;
 use crate::config::Settings;
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     /// Inboxes of the workers, by worker index.
     pub(super) worker_inboxes: Vec<Inbox>,
     pub(super) tcp_questions: UnboundedSender<TcpQuery>,
+    /// Threads that validate answers.
+    pub(super) validation: ValidationThreads,
     /// True if the workers must stop accepting queries and then end.
     pub(super) stopping: AtomicBool,
     /// Flags for the first phase of stopping the server. `is_closing` asks the TCP thread to stop accepting queries,

@@ -33,10 +33,11 @@ use super::shared::Shared;
 use super::xdp::Rings;
 use crate::client::query;
 use crate::guard::{self, Panic};
-use crate::ids::WorkerId;
+use crate::ids::{FetchId, WorkerId};
 use crate::name::text;
 use crate::observe::Observer;
 use crate::resolver::Resolver;
+use crate::resolver::outcome::Outcome;
 use crate::resolver::upstreams::ports;
 use crate::resolver::waiter::{QueuedWaiter, Waiter};
 use crate::transport::client::Client;
@@ -254,7 +255,14 @@ impl Worker {
     #[inline]
     fn resume(&mut self) {
         while let Some(completed) = self.resolver.next_completed() {
-            for QueuedWaiter { waiter: Waiter::Job(id), .. } in completed.waiters {
+            for QueuedWaiter { waiter, .. } in completed.waiters {
+                let id = match waiter {
+                    Waiter::Job(id) => id,
+                    Waiter::Validation(fetch) => {
+                        self.resume_validation(fetch, &completed.outcome);
+                        continue;
+                    }
+                };
                 let Worker { frontend, jobs, resolver, .. } = self;
                 resolver.begin_work();
                 let Some(job) = jobs.get_mut(id) else { continue };
@@ -270,6 +278,15 @@ impl Worker {
                     }
                 }
             }
+        }
+    }
+
+    /// Continues a validation that waited for a fetch. If this panics, the fetch with the answer to be validated fails.
+    fn resume_validation(&mut self, fetch: FetchId, outcome: &Outcome) {
+        self.resolver.begin_work();
+        if let Err(panic) = guard::catch(|| self.resolver.on_zone_records(fetch, outcome)) {
+            let question = self.resolver.current();
+            self.on_panic(&panic, || question.unwrap_or_default());
         }
     }
 

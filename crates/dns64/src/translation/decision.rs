@@ -176,11 +176,11 @@ impl Decision {
                     Decision::Rejected
                 }
                 Cause::Upstream | Cause::Failed(Failure::Malformed) => Decision::UpstreamError,
-                Cause::Bogus => Decision::Rejected,
+                Cause::Bogus | Cause::Failed(Failure::Bogus(_)) => Decision::Rejected,
                 Cause::NoPrefix => Decision::NoPrefixKnown,
                 Cause::Failed(Failure::Timeout | Failure::Unreachable) => Decision::Timeout,
                 Cause::Failed(Failure::AliasLoop) => Decision::AliasLoop,
-                Cause::Failed(Failure::Overload) => Decision::Overload,
+                Cause::Failed(Failure::Overload | Failure::NotValidated) => Decision::Overload,
                 Cause::Failed(Failure::NoUpstream) => Decision::NoUpstream,
             },
         }

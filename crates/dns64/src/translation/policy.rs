@@ -254,6 +254,17 @@ impl PolicyByName for Policy {
     }
 }
 
+/// Origin of the AD bit in replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AdSource {
+    /// The bit is never set.
+    None,
+    /// The upstream's answer. The bit is set only if this answer is passed on unchanged.
+    Upstream,
+    /// The DNSSEC validation of this server.
+    Validation,
+}
+
 /// The rules for one client query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules<'a> {
@@ -267,8 +278,8 @@ pub(crate) struct Rules<'a> {
     pub mode: Mode,
     /// Domain of the name's forward rule, in wire format. The root if no rule applies.
     pub forward: &'a [u8],
-    /// True if the client gets the AD bit of the upstream's answer.
-    pub trust_ad: bool,
+    /// Origin of the AD bit in replies.
+    pub ad: AdSource,
     /// Time of the reply.
     pub now: Nanos,
 }
@@ -288,7 +299,7 @@ impl<'a> Rules<'a> {
     pub(crate) fn for_all_names(policy: &'a Policy, client: IpAddr) -> Rules<'a> {
         let mode = policy.mode;
         let (forward, now) = (&b"\0"[..], Nanos(0));
-        Rules { policy, others: policy, client, mode, forward, trust_ad: false, now }
+        Rules { policy, others: policy, client, mode, forward, ad: AdSource::None, now }
     }
 }
 

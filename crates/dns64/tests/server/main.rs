@@ -4,6 +4,7 @@
 #![allow(missing_docs)]
 
 mod control;
+mod dnssec;
 mod forwards;
 mod harness;
 mod limits;

@@ -38,7 +38,8 @@ fn reply_by(
 ) -> Vec<u8> {
     let Received::Query(query) = Received::read(query) else { panic!("a query") };
     let client = std::net::Ipv4Addr::LOCALHOST.into();
-    let rules = Rules { trust_ad, ..Rules::for_all_names(policy, client) };
+    let ad = if trust_ad { AdSource::Upstream } else { AdSource::None };
+    let rules = Rules { ad, ..Rules::for_all_names(policy, client) };
     let question: Question = query.to_question();
     let Next::Reply(reply) = decide::next(&question, policy, Mode::Strict, known, true) else {
         panic!("a question is open")

@@ -1,6 +1,6 @@
 //! The question of an upstream query, and the reasons why a message is not usable as its answer.
 
-use wire::view::Malformed;
+use wire::view::{Malformed, rtype};
 
 /// Maximum length of an alias chain. Longer chains are treated as loops.
 pub(crate) const MAX_ALIASES: usize = 16;
@@ -26,6 +26,19 @@ impl From<Malformed> for Unusable {
     }
 }
 
+/// DNSSEC records that an answer keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DnssecRecords {
+    /// All records are kept. The answer is not validated.
+    AsReceived,
+    /// Signatures and proofs are kept. In the authority section, no other records are kept, because they are not
+    /// validated, and the AD bit covers the whole section (RFC 4035 §3.2.3).
+    Proofs,
+    /// As with `Proofs`, but RRSIG, NSEC and NSEC3 records are removed, except those of the queried type (RFC 4035
+    /// §3.2.1).
+    None,
+}
+
 /// The question of an upstream query.
 #[derive(Clone, Copy)]
 pub(super) struct UpstreamQuestion<'a> {
@@ -33,17 +46,37 @@ pub(super) struct UpstreamQuestion<'a> {
     pub(super) question: &'a [u8],
     pub(super) qtype: u16,
     pub(super) qclass: u16,
+    /// DNSSEC records that the answer keeps.
+    pub(super) dnssec: DnssecRecords,
 }
 
 impl<'a> UpstreamQuestion<'a> {
     /// Parses a question section. Returns `None` if the section is too short.
-    pub(super) fn of(question: &'a [u8]) -> Option<UpstreamQuestion<'a>> {
+    pub(super) fn of(question: &'a [u8], dnssec: DnssecRecords) -> Option<UpstreamQuestion<'a>> {
         let [.., _, t0, t1, c0, c1] = *question else { return None };
         Some(UpstreamQuestion {
             question,
             qtype: u16::from_be_bytes([t0, t1]),
             qclass: u16::from_be_bytes([c0, c1]),
+            dnssec,
         })
+    }
+
+    /// True if a record of this type must be removed from the answer and additional sections.
+    #[inline]
+    pub(super) fn drops(&self, rtype: u16) -> bool {
+        self.dnssec == DnssecRecords::None
+            && matches!(rtype, rtype::RRSIG | rtype::NSEC | rtype::NSEC3)
+            && self.qtype != rtype::ANY
+            && rtype != self.qtype
+    }
+
+    /// True if a record of this type must be removed from the authority section. `covered` is the type that a signature
+    /// covers.
+    #[inline]
+    pub(super) fn drops_authority(&self, rtype: u16, covered: Option<u16>) -> bool {
+        let of_denial = matches!(covered.unwrap_or(rtype), rtype::SOA | rtype::NSEC | rtype::NSEC3);
+        self.dnssec != DnssecRecords::AsReceived && (!of_denial || self.drops(rtype))
     }
 }
 

@@ -11,17 +11,21 @@ use domain::dep::octseq::Parser;
 use domain::rdata::{AllRecordData, Cname};
 
 use super::aliases::{Aliases, Item};
-use super::asked::Unusable;
+use super::asked::{Unusable, UpstreamQuestion};
 use super::survey::is_of_transport;
 use crate::name::compressor::Compressor;
 
 /// Builds a message with the answer records of the alias chain, in order, and without hop-by-hop
-/// records (OPT, TSIG).
-pub(super) fn rebuild(message: &[u8], aliases: &Aliases<'_>) -> Result<Vec<u8>, Unusable> {
-    write(message, aliases).ok_or(Unusable::Malformed)
+/// records (OPT, TSIG). Signatures are removed if the question says so.
+pub(super) fn rebuild(
+    message: &[u8],
+    aliases: &Aliases<'_>,
+    asked: UpstreamQuestion<'_>,
+) -> Result<Vec<u8>, Unusable> {
+    write(message, aliases, asked).ok_or(Unusable::Malformed)
 }
 
-fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
+fn write(message: &[u8], aliases: &Aliases<'_>, asked: UpstreamQuestion<'_>) -> Option<Vec<u8>> {
     let parsed = DomainMessage::from_slice(message).ok()?;
     let (question, answer, authority, additional) = parsed.sections().ok()?;
     let target = Compressor::new(message.len(), usize::from(u16::MAX));
@@ -37,7 +41,12 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
     let mut records: Vec<_> = all(answer)?.into_iter().map(Some).collect();
     for item in &aliases.items {
         match item {
-            Item::Record(number) => out.push(whole(records.get_mut(*number)?.take()?)?).ok()?,
+            Item::Record(number) => {
+                let record = records.get_mut(*number)?.take()?;
+                if !asked.drops(record.rtype().to_int()) {
+                    out.push(whole(record)?).ok()?;
+                }
+            }
             Item::Cname(made) => {
                 let (owner, target) =
                     (Name::from_octets(&made.owner).ok()?, Name::from_octets(&made.target).ok()?);
@@ -54,14 +63,23 @@ fn write(message: &[u8], aliases: &Aliases<'_>) -> Option<Vec<u8>> {
     }
     let mut out = out.authority();
     for (number, record) in all(authority)?.into_iter().enumerate() {
-        if aliases.keeps_authority(number) && !is_of_transport(record.rtype().to_int()) {
-            out.push(whole(record)?).ok()?;
+        let rtype = record.rtype().to_int();
+        if aliases.keeps_authority(number) && !is_of_transport(rtype) {
+            let record = whole(record)?;
+            let covered = match record.data() {
+                AllRecordData::Rrsig(signature) => Some(signature.type_covered().to_int()),
+                _ => None,
+            };
+            if asked.drops_authority(rtype, covered) {
+                continue;
+            }
+            out.push(record).ok()?;
             fits(&out)?;
         }
     }
     let mut out = out.additional();
     for (record, is_kept) in all(additional)?.into_iter().zip(&aliases.additional) {
-        if *is_kept {
+        if *is_kept && !asked.drops(record.rtype().to_int()) {
             out.push(whole(record)?).ok()?;
             fits(&out)?;
         }

@@ -112,7 +112,7 @@ impl<'a> Survey<'a> {
         survey.ranges.push(HEADER_LEN..records_at - 4);
         let at = survey.walk_answers(view, asked)?;
         let at = survey.walk_authority(view, at, asked)?;
-        survey.walk_additional(view, at)?;
+        survey.walk_additional(view, at, asked)?;
         Ok(survey)
     }
 
@@ -185,6 +185,7 @@ impl<'a> Survey<'a> {
                 && (self.is_to_question(&record.owner_octets())
                     || self.names.same_name(record.owner, HEADER_LEN)?);
             self.facts.note(record.rtype, record.ttl, asked);
+            self.must_rebuild |= asked.drops(record.rtype);
             self.keeps(&record);
         }
         self.end = records.offset();
@@ -201,6 +202,8 @@ impl<'a> Survey<'a> {
         for record in records.by_ref() {
             let record = record?;
             self.check(view, &record)?;
+            let covered = type_covered(record.rtype, record.data);
+            self.must_rebuild |= asked.drops_authority(record.rtype, covered);
             match record.rtype {
                 rtype::SOA if record.class == asked.qclass => {
                     if let Some(minimum) = record.data.last_chunk::<4>() {
@@ -211,7 +214,7 @@ impl<'a> Survey<'a> {
                 }
                 rtype::RRSIG => {
                     self.signed_authority = true;
-                    if type_covered(record.rtype, record.data) == Some(rtype::SOA) {
+                    if covered == Some(rtype::SOA) {
                         self.soa_signatures.push((record.owner, record.ttl_at()));
                     }
                 }
@@ -224,7 +227,12 @@ impl<'a> Survey<'a> {
         Ok(self.end)
     }
 
-    fn walk_additional(&mut self, view: &Message<'a>, at: usize) -> Result<(), Unusable> {
+    fn walk_additional(
+        &mut self,
+        view: &Message<'a>,
+        at: usize,
+        asked: UpstreamQuestion<'_>,
+    ) -> Result<(), Unusable> {
         let mut records = view.records(at, view.arcount());
         let mut opts = 0;
         while let Some(record) = records.next() {
@@ -243,7 +251,7 @@ impl<'a> Survey<'a> {
                     // Records that follow OPT would move when OPT is removed, so that pointers to
                     // them would be wrong. The rebuild then checks whether the owner is related to
                     // the question.
-                    self.must_rebuild |= opts > 0;
+                    self.must_rebuild |= opts > 0 || asked.drops(record.rtype);
                     self.plain = false;
                     self.arcount += 1;
                     self.end = records.offset();

@@ -240,6 +240,9 @@ impl Worker {
                     self.shared.worker_inboxes[self.id.0].answer_taken();
                     self.on_answers(port, from, to, &bytes, may_be_joined);
                 }
+                WorkerMessage::Validation(task, progress) => {
+                    self.resolve(|resolver| resolver.on_validation(task, progress));
+                }
                 WorkerMessage::Completed(key, outcome) => {
                     self.resolve(|resolver| resolver.on_worker_result(&key, outcome));
                 }

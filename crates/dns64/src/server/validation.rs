@@ -1,0 +1,77 @@
+//! Threads that check DNSSEC signatures, so that workers never wait for a signature.
+
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use dnssec::Progress;
+use net::clock;
+use units::Nanos;
+
+use crate::guard::guard_thread;
+use crate::resolver::outside::ValidationTask;
+
+/// Maximum number of validations that wait for a thread. A step usually takes less than 0.2 ms, so that the wait is at
+/// most 50 ms.
+const MOST_WAITING: usize = 256;
+/// Maximum CPU time for the validation of one answer.
+const MOST_TIME: Duration = Duration::from_millis(50);
+
+/// Queues of the validation threads.
+#[derive(Debug, Default)]
+pub(super) struct ValidationThreads {
+    queues: Vec<SyncSender<ValidationTask>>,
+}
+
+/// Receiving sides of the queues, before their threads have started.
+pub(super) struct Queues(Vec<Receiver<ValidationTask>>);
+
+impl ValidationThreads {
+    /// Returns the queues of `count` threads.
+    pub(super) fn new(count: usize) -> (ValidationThreads, Queues) {
+        let (queues, receivers) = (0..count).map(|_| sync_channel(MOST_WAITING)).unzip();
+        (ValidationThreads { queues }, Queues(receivers))
+    }
+
+    /// Passes a validation to a thread. All steps of a validation go to the same thread. Returns false if too many
+    /// validations wait for this thread.
+    pub(super) fn submit(&self, task: ValidationTask) -> bool {
+        let number = task.worker.0 + task.fetch.index as usize;
+        let queue = self.queues.get(number % self.queues.len().max(1));
+        queue.is_some_and(|queue| queue.try_send(task).is_ok())
+    }
+}
+
+impl Queues {
+    /// Starts the threads. Each step of a validation ends with a call of `deliver`, which returns false if the server has
+    /// ended.
+    ///
+    /// # Errors
+    /// Returns an error if the system cannot create a thread.
+    pub(super) fn start(
+        self,
+        deliver: impl Fn(ValidationTask, Progress) -> bool + Clone + Send + 'static,
+    ) -> io::Result<()> {
+        for (number, queue) in self.0.into_iter().enumerate() {
+            let deliver = deliver.clone();
+            thread::Builder::new()
+                .name(format!("validator-{number}"))
+                .spawn(move || guard_thread(|| run(&queue, deliver)))?;
+        }
+        Ok(())
+    }
+}
+
+fn run(queue: &Receiver<ValidationTask>, deliver: impl Fn(ValidationTask, Progress) -> bool) {
+    while let Ok(mut task) = queue.recv() {
+        let (begun, spent) = (Instant::now(), task.spent);
+        let is_over = || spent + begun.elapsed() > MOST_TIME;
+        let now = clock::wall().0 / Nanos::SECOND.0;
+        let progress = task.validation.step(&task.validator, now, &is_over);
+        task.spent += begun.elapsed();
+        if !deliver(task, progress) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! DNSSEC validation: answers of a server whose upstream serves signed zones.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use domain::base::iana::{Rcode, Rtype};
+use testbed::signed::{self, TestRecord, World, soa};
+
+use crate::harness::{Act, Ask, Asked, PREFIX, Server, Upstream, ask, mapped, server};
+
+/// A root with `signed.test` and the unsigned delegation `plain.test`, both below `test`.
+fn world() -> Arc<World> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as u32;
+    let mut world = World::at(now, &[".", "test.", "signed.test."]);
+    world.unsigned.push(signed::name("plain.test."));
+    Arc::new(world)
+}
+
+fn owner(q: &Asked) -> signed::TestName {
+    signed::name(if q.name.is_empty() { "." } else { &q.name })
+}
+
+/// Response of the upstream with these records, with the id of the query.
+fn respond(q: &Asked, rcode: Rcode, answer: &[TestRecord], authority: &[TestRecord]) -> Vec<Act> {
+    with_id(q, &signed::message(&owner(q), q.qtype, rcode, answer, authority))
+}
+
+fn with_id(q: &Asked, message: &[u8]) -> Vec<Act> {
+    let mut message = message.to_vec();
+    message[..2].copy_from_slice(&q.message.header().id().to_be_bytes());
+    vec![Act::Send(message)]
+}
+
+/// Answers of an upstream that does not validate. `native` has AAAA records, all other names have A records. The records
+/// of `bad` have no signatures.
+fn answer(world: &World, q: &Asked) -> Vec<Act> {
+    let zone = world.zone("signed.test.");
+    let name = &q.name;
+    if matches!(q.qtype, Rtype::DS | Rtype::DNSKEY) {
+        return world
+            .response(&owner(q), q.qtype)
+            .map_or(Vec::new(), |message| with_id(q, &message));
+    }
+    let is_signed = name.ends_with("signed.test") && !name.starts_with("bad");
+    let sign = |text: &str| if is_signed { zone.sign(text) } else { signed::records(text) };
+    let address = match q.qtype {
+        Rtype::A => Some(format!("{name}. A 192.0.2.1")),
+        Rtype::AAAA if name.starts_with("native") => Some(format!("{name}. AAAA 2001:db8::1")),
+        _ => None,
+    };
+    match address {
+        Some(address) => respond(q, Rcode::NOERROR, &sign(&address), &[]),
+        None => {
+            let apex = name.split_once('.').unwrap().1;
+            let denial =
+                format!("{}\n{name}. NSEC \\000.{name}. A RRSIG NSEC", soa(&format!("{apex}.")));
+            respond(q, Rcode::NOERROR, &[], &sign(&denial))
+        }
+    }
+}
+
+fn upstream(world: &Arc<World>) -> Upstream {
+    let world = Arc::clone(world);
+    Upstream::new(move |q| answer(&world, q))
+}
+
+/// A server that validates with the trust anchor of `world`.
+fn validating(world: &World, upstreams: &[&Upstream], more: &str) -> Server {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("anchors");
+    std::fs::write(&file, world.anchor()).unwrap();
+    let addresses: Vec<_> = upstreams.iter().map(|upstream| upstream.address).collect();
+    let text =
+        format!("{PREFIX}{more}[dnssec]\nvalidate = true\ntrust-anchors = '{}'\n", file.display());
+    server(&addresses, &text)
+}
+
+/// RCODE, AD, number of answer and authority records, and extended errors of the reply.
+fn outcome(server: &Server, query: &Ask) -> (Rcode, bool, usize, usize, Vec<u16>) {
+    let reply = query.of(server);
+    let counts = reply.message.header_counts();
+    let header = reply.message.header();
+    (header.rcode(), header.ad(), counts.ancount().into(), counts.nscount().into(), reply.edes())
+}
+
+#[test]
+fn secure_insecure_and_bogus_answers_follow_the_table() {
+    let world = world();
+    let upstream = upstream(&world);
+    let server = validating(&world, &[&upstream], "");
+    let aaaa = |name: &str| ask(name, Rtype::AAAA);
+    const OK: Rcode = Rcode::NOERROR;
+    for (query, expected) in [
+        // Without DO: synthesized, AD clear.
+        (aaaa("a.signed.test").authentic_data().edns(1232), (OK, false, 1, 0, vec![29])),
+        (aaaa("a.plain.test").authentic_data().edns(1232), (OK, false, 1, 0, vec![29])),
+        // Native: AD if requested, signatures only with DO.
+        (aaaa("native.signed.test").edns(1232), (OK, false, 1, 0, vec![])),
+        (aaaa("native.signed.test").authentic_data().edns(1232), (OK, true, 1, 0, vec![])),
+        (aaaa("native.signed.test").dnssec_ok(), (OK, true, 2, 0, vec![])),
+        (aaaa("native.plain.test").dnssec_ok(), (OK, false, 1, 0, vec![])),
+        // With DO, secure names are not synthesized: the denial with its proof. Insecure names are.
+        (aaaa("a.signed.test").dnssec_ok(), (OK, true, 0, 4, vec![])),
+        (aaaa("a.plain.test").dnssec_ok(), (OK, false, 1, 0, vec![29])),
+        // With CD: data as received, AD clear, nothing synthesized.
+        (aaaa("a.signed.test").dnssec_ok().checking_disabled(), (OK, false, 0, 4, vec![])),
+        (
+            ask("bad.signed.test", Rtype::A).edns(1232).checking_disabled(),
+            (OK, false, 1, 0, vec![]),
+        ),
+        // Bogus data are never used, also not for synthesis.
+        (aaaa("bad.signed.test").edns(1232), (Rcode::SERVFAIL, false, 0, 0, vec![12])),
+        (ask("bad.signed.test", Rtype::A).edns(1232), (Rcode::SERVFAIL, false, 0, 0, vec![10])),
+    ] {
+        for attempt in ["fresh", "cached"] {
+            let text = format!("{attempt}: {} {} DO {}", query.name, query.qtype, query.dnssec_ok);
+            assert_eq!(outcome(&server, &query), expected, "{text}");
+        }
+    }
+    assert_eq!(aaaa("a.signed.test").of(&server).addresses(), [mapped("192.0.2.1")]);
+    let validated = upstream.queries().into_iter().filter(|q| q.dnssec_ok());
+    assert!(validated.clone().count() > 10 && validated.clone().all(|q| q.message.header().cd()));
+}
+
+#[test]
+fn with_break_dnssec_secure_names_are_synthesized() {
+    let world = world();
+    let upstream = upstream(&world);
+    let server = validating(&world, &[&upstream], "break-dnssec = true\n");
+    let aaaa = |name: &str| ask(name, Rtype::AAAA);
+    assert_eq!(aaaa("a.signed.test").dnssec_ok().of(&server).addresses(), [mapped("192.0.2.1")]);
+    // AD only for clients with DO, and only if the denial and the A records are both secure.
+    let ad = |query: Ask| outcome(&server, &query).1;
+    assert!(ad(aaaa("a.signed.test").dnssec_ok()));
+    assert!(!ad(aaaa("a.signed.test").authentic_data()));
+    assert!(!ad(aaaa("a.plain.test").dnssec_ok()));
+    let query = ask("bad.signed.test", Rtype::AAAA).dnssec_ok();
+    assert_eq!(outcome(&server, &query).0, Rcode::SERVFAIL);
+}
+
+#[test]
+fn another_upstream_is_asked_after_a_bogus_answer() {
+    let world = world();
+    let stripping = {
+        let world = Arc::clone(&world);
+        Upstream::new(move |q| match q.qtype {
+            Rtype::A => {
+                respond(q, Rcode::NOERROR, &signed::records("b.signed.test. A 192.0.2.66"), &[])
+            }
+            _ => answer(&world, q),
+        })
+    };
+    let good = upstream(&world);
+    let server = validating(&world, &[&stripping, &good], "");
+    for _ in 0..3 {
+        let reply = ask("b.signed.test", Rtype::A).of(&server);
+        assert_eq!(reply.answers(), ["b.signed.test 300 a 192.0.2.1"]);
+    }
+}
+
+#[test]
+fn keys_that_cannot_be_fetched_are_no_reason_to_trust() {
+    let world = world();
+    let silent = {
+        let world = Arc::clone(&world);
+        Upstream::new(move |q| match (q.qtype, q.name.as_str()) {
+            (Rtype::DNSKEY, "signed.test") => respond(q, Rcode::SERVFAIL, &[], &[]),
+            _ => answer(&world, q),
+        })
+    };
+    let server = validating(&world, &[&silent], "");
+    let query = ask("a.signed.test", Rtype::AAAA).edns(1232);
+    assert_eq!(outcome(&server, &query), (Rcode::SERVFAIL, false, 0, 0, vec![22]));
+    assert_eq!(
+        outcome(&server, &ask("a.plain.test", Rtype::AAAA)).2,
+        1,
+        "other zones are not affected"
+    );
+}
+
+#[test]
+fn negative_trust_anchors_exempt_a_domain() {
+    let world = world();
+    let upstream = upstream(&world);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("anchors");
+    std::fs::write(&file, world.anchor()).unwrap();
+    let text = format!(
+        "{PREFIX}[dnssec]\nvalidate = true\ntrust-anchors = '{}'\nnegative-trust-anchors = ['bad.signed.test']\n",
+        file.display()
+    );
+    let server = server(&[upstream.address], &text);
+    let reply = ask("bad.signed.test", Rtype::AAAA).of(&server);
+    assert_eq!(reply.addresses(), [mapped("192.0.2.1")]);
+    assert_eq!(outcome(&server, &ask("bad2.signed.test", Rtype::A)).0, Rcode::SERVFAIL);
+}
