@@ -93,8 +93,10 @@ impl Dut {
     /// `custom`, because validation then depends on the plan's commands.
     pub fn validates(self) -> Option<bool> {
         match self {
-            Dut::Bind | Dut::Unbound | Dut::Powerdns | Dut::KnotResolver => Some(true),
-            Dut::Coredns | Dut::Mtd64Ng | Dut::Dns64d => Some(false),
+            Dut::Bind | Dut::Unbound | Dut::Powerdns | Dut::KnotResolver | Dut::Dns64d => {
+                Some(true)
+            }
+            Dut::Coredns | Dut::Mtd64Ng => Some(false),
             Dut::Custom => None,
         }
     }
@@ -104,9 +106,11 @@ impl Dut {
     pub fn anchors(self, checked: &Checked) -> (&'static str, String) {
         match self {
             Dut::Powerdns => (powerdns::ANCHORS, powerdns::anchors(checked)),
-            // The other drivers write the trust anchors into the configuration. This file is
+            // The drivers except that of dns64d write the trust anchors into the configuration. This file is also
             // provided for the operator's configuration files, which may refer to it.
-            _ => ("anchors", checked.anchors.iter().map(|line| format!("{line}\n")).collect()),
+            _ => {
+                (driver::ANCHORS, checked.anchors.iter().map(|line| format!("{line}\n")).collect())
+            }
         }
     }
 }

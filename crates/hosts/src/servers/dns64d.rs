@@ -2,7 +2,8 @@
 //! configuration file, so they may begin tables such as `[limits]`.
 
 use crate::servers::driver::{
-    Driver, Program, Ready, Setting, ThreadOption, Translate, Version, with, words,
+    ANCHORS, Checked, Driver, Program, Ready, Setting, ThreadOption, Translate, Version, with,
+    words,
 };
 
 const FILE: &str = "dns64d.toml";
@@ -33,6 +34,11 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
     let excluded = checked.as_ref().and_then(|checked| checked.excluded);
     let exclude =
         excluded.map_or(String::new(), |range| format!("exclude = ['::ffff:0:0/96', '{range}']\n"));
+    let dnssec = if checked.as_ref().is_some_and(Checked::validates) {
+        format!("[dnssec]\nvalidate = true\ntrust-anchors = '{}'\n\n", setting.file(ANCHORS))
+    } else {
+        String::new()
+    };
     let (listen, of_upstream) = match setting.operator.xdp {
         None => (format!("listen = ['{listen}']"), ""),
         Some(mode) => {
@@ -49,7 +55,7 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
     format!(
         "# Started by dns64bench in {}.\n{listen}\nthreads = {threads}\n\n[access]\nallow = ['::/0', '0.0.0.0/0']\n\
          open-resolver = true\n\n[cache]\nmebibytes = 1024\n\n[dns64]\nprefixes = [{}]\n{exclude}\n\
-         {upstreams}{}",
+         {dnssec}{upstreams}{}",
         setting.place(),
         prefixes.join(", "),
         setting.extra("")

@@ -44,6 +44,9 @@ impl Translate {
     }
 }
 
+/// Name of the file with the trust anchors for conformance checks, in the folder of the DUT.
+pub(crate) const ANCHORS: &str = "anchors";
+
 /// Additional configuration of a DUT for conformance checks. The DUT forwards all queries to
 /// AuthDNS. If the DUT supports validation, it validates only with the trust anchors in `anchors`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use testbed::golden;
 
 use units::Share;
 
-use crate::servers::driver::{Setting, Task, words};
+use crate::servers::driver::{ANCHORS, Setting, Task, words};
 use crate::servers::operator::{Operator, OperatorFile};
 use crate::servers::release::Release;
 
@@ -268,6 +268,10 @@ fn extra(name: &str) -> &'static str {
     }
 }
 
+/// A trust anchor.
+const ANCHOR: &str =
+    ". IN DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D\n";
+
 /// Runs a server's checker on three configurations: the driver's configuration, that configuration
 /// with a line from the operator, and that configuration with an invalid last line. Returns the
 /// three verdicts, or `None` if the checker is not installed.
@@ -290,6 +294,7 @@ fn checked<T: Task>(
         )
         .unwrap();
         std::fs::write(folder.path().join(ZONE_FILE), "@ SOA a. b. 1 1 1 1 1\n@ NS a.\n").unwrap();
+        std::fs::write(folder.path().join(ANCHORS), ANCHOR).unwrap();
         let output = Command::new(program).args(&words[1..]).output().unwrap();
         *good = output.status.success();
         let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
