@@ -234,7 +234,7 @@ impl Reader<'_> {
             "dnssec-validation" if is_no(word) => (),
             "dnssec-validation" => self.lost(
                 option,
-                "dns64d does not validate: use a validating upstream, and see trust-ad",
+                "validation is off in dns64d; to turn it on, set validate in [dnssec]",
             ),
             name if IDLE_OPTIONS.iter().any(|idle| name.starts_with(idle)) => self.idle(option),
             _ => self.lost(option, "dns64d has no equivalent"),

@@ -22,7 +22,7 @@ use super::tree::{self, Node, Value};
 use super::values::{mebibytes, seconds, socket};
 
 /// Text of the note about DNSSEC validation, which Knot Resolver enables by default.
-const NO_VALIDATION: &str = "dns64d does not validate: use a validating upstream, and see trust-ad";
+const NO_VALIDATION: &str = "validation is off in dns64d; to turn it on, set validate in [dnssec]";
 /// Addresses of AAAA records that the dns64 module excludes by default.
 const DEFAULT_EXCLUDE: &str = "::ffff/96";
 /// Modules of Knot Resolver that do not affect answers.

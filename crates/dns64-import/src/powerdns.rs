@@ -381,7 +381,7 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
         "dnssec" if matches!(value, "off" | "process-no-validate") => (),
         "dnssec" => lost(
             setting,
-            "dns64d does not validate: use a validating upstream, and see trust-ad",
+            "validation is off in dns64d; to turn it on, set validate in [dnssec]",
             draft,
         ),
         "lua-config-file"

@@ -574,7 +574,7 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
                 .find("module-config")
                 .is_none_or(|entry| entry.values.iter().any(|value| has(value, "validator")));
             if validates {
-                let why = "dns64d does not validate: use a validating upstream, and see trust-ad";
+                let why = "validation is off in dns64d; to turn it on, set validate in [dnssec]";
                 draft.notes.answers(&entry.location, &entry.written(), why);
             }
         }
