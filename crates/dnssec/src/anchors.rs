@@ -9,6 +9,7 @@ use domain::rdata::{Dnskey, Ds};
 use domain::utils::{base16, base64};
 
 use crate::name::Name;
+use crate::verdict::is_supported;
 
 /// DS records of the keys of the root zone that IANA publishes: those of 2017 and 2024
 /// (<https://data.iana.org/root-anchors/root-anchors.xml>).
@@ -42,6 +43,13 @@ pub struct AnchorError {
     pub reason: &'static str,
 }
 
+/// Error message for an algorithm that is not supported.
+const ALGORITHMS: &str = "the algorithm must be 8, 10, 13, 14 or 15";
+/// Form of a file in XML, for error messages.
+const NOT_XML: &str = "expected an XML file with a TrustAnchor, as in RFC 9718";
+/// Error message for a wrong `validFrom` or `validUntil`.
+const NOT_A_TIME: &str =
+    "expected times such as 2017-02-02T00:00:00+00:00 in validFrom and validUntil";
 /// Form of a line, for error messages.
 const FORM: &str =
     "expected a line such as '. IN DS 20326 8 2 E06D44B8…' or '. IN DNSKEY 257 3 8 AwEAAa…'";
@@ -69,6 +77,42 @@ impl TrustAnchors {
         }
         let is_empty = anchors.anchors.is_empty();
         if is_empty { Err(AnchorError { line: 1, reason: FORM }) } else { Ok(anchors) }
+    }
+
+    /// Reads trust anchors from the XML format of IANA (RFC 9718 §2). Keys that are not valid at the time `now`, in seconds
+    /// since 1970, are left out.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not in this format, or if no key is valid.
+    pub fn from_xml(text: &str, now: u64) -> Result<TrustAnchors, AnchorError> {
+        let fault = |line, reason| AnchorError { line, reason };
+        let parsed = roxmltree::Document::parse(text);
+        let document = parsed.map_err(|error| fault(error.pos().row as usize, NOT_XML))?;
+        let line =
+            |node: roxmltree::Node<'_, '_>| document.text_pos_at(node.range().start).row as usize;
+        let root = document.root_element();
+        let field = |node: roxmltree::Node<'_, '_>, name: &str| -> Option<String> {
+            let child = node.children().find(|child| child.has_tag_name(name))?;
+            child.text().map(|text| text.trim().to_owned())
+        };
+        let zone = field(root, "Zone").filter(|_| root.has_tag_name("TrustAnchor"));
+        let zone = zone.and_then(|zone| Name::bytes_from_str(&zone).ok());
+        let zone = zone.ok_or_else(|| fault(line(root), NOT_XML))?.to_canonical_name();
+        let mut anchors = TrustAnchors { anchors: Vec::new(), negative: HashSet::new() };
+        for node in root.children().filter(|node| node.has_tag_name("KeyDigest")) {
+            if !is_valid(node, now).ok_or_else(|| fault(line(node), NOT_A_TIME))? {
+                continue;
+            }
+            let fields = ["KeyTag", "Algorithm", "DigestType", "Digest"];
+            let [tag, algorithm, digest_type, digest] =
+                fields.map(|name| field(node, name).unwrap_or_default());
+            anchors
+                .entry(zone.clone())
+                .add_ds([&tag, &algorithm, &digest_type], &digest)
+                .map_err(|reason| fault(line(node), reason))?;
+        }
+        let is_empty = anchors.anchors.is_empty();
+        if is_empty { Err(fault(line(root), "no key is valid at this time")) } else { Ok(anchors) }
     }
 
     /// Adds negative trust anchors. No name at or below one of them is validated, unless a trust anchor is between them.
@@ -99,28 +143,16 @@ impl TrustAnchors {
             [words.next(), words.next(), words.next()].map(Option::unwrap_or_default);
         let rest: String = words.collect();
         let anchor = self.entry(name.to_canonical_name());
-        let byte = |text: &str| text.parse::<u8>().map_err(|_| FORM);
-        let number = fields[0].parse::<u16>().map_err(|_| FORM)?;
         match kind.as_str() {
-            "DS" => {
-                let digest: Vec<u8> = base16::decode_vec(&rest).map_err(|_| FORM)?;
-                let kind = DigestAlgorithm::from_int(byte(fields[2])?);
-                let length = match kind {
-                    DigestAlgorithm::SHA1 => 20,
-                    DigestAlgorithm::SHA256 => 32,
-                    DigestAlgorithm::SHA384 => 48,
-                    _ => return Err("digest types are 1 (SHA-1), 2 (SHA-256) and 4 (SHA-384)"),
-                };
-                if digest.len() != length {
-                    return Err("the digest has another length than its type requires");
-                }
-                let algorithm = SecurityAlgorithm::from_int(byte(fields[1])?);
-                let ds = Ds::new(number, algorithm, kind, digest.into()).map_err(|_| FORM)?;
-                anchor.ds.push(ds);
-            }
+            "DS" => anchor.add_ds(fields, &rest)?,
             "DNSKEY" => {
+                let byte = |text: &str| text.parse::<u8>().map_err(|_| FORM);
+                let number = fields[0].parse::<u16>().map_err(|_| FORM)?;
                 let key: Vec<u8> = base64::decode(&rest).map_err(|_| FORM)?;
                 let algorithm = SecurityAlgorithm::from_int(byte(fields[2])?);
+                if !is_supported(algorithm, false) {
+                    return Err(ALGORITHMS);
+                }
                 let key = Dnskey::new(number, byte(fields[1])?, algorithm, key.into());
                 anchor.keys.push(key.map_err(|_| FORM)?);
             }
@@ -137,4 +169,39 @@ impl TrustAnchors {
         }
         &mut self.anchors[index]
     }
+}
+
+impl Anchor {
+    /// Adds a DS record with these fields (key tag, algorithm, digest type) and this digest in hexadecimal form.
+    fn add_ds(&mut self, fields: [&str; 3], digest: &str) -> Result<(), &'static str> {
+        let byte = |text: &str| text.parse::<u8>().map_err(|_| FORM);
+        let tag = fields[0].parse::<u16>().map_err(|_| FORM)?;
+        let algorithm = SecurityAlgorithm::from_int(byte(fields[1])?);
+        if !is_supported(algorithm, false) {
+            return Err(ALGORITHMS);
+        }
+        let digest_type = DigestAlgorithm::from_int(byte(fields[2])?);
+        let digest: Vec<u8> = base16::decode_vec(digest).map_err(|_| FORM)?;
+        let length = match digest_type {
+            DigestAlgorithm::SHA256 => 32,
+            DigestAlgorithm::SHA384 => 48,
+            _ => return Err("the digest type must be 2 (SHA-256) or 4 (SHA-384)"),
+        };
+        if digest.len() != length {
+            return Err("the digest has another length than its type requires");
+        }
+        self.ds.push(Ds::new(tag, algorithm, digest_type, digest.into()).map_err(|_| FORM)?);
+        Ok(())
+    }
+}
+
+/// True if the time is within `validFrom` and `validUntil` of a key. Returns `None` if one of them is not a time.
+fn is_valid(key: roxmltree::Node<'_, '_>, now: u64) -> Option<bool> {
+    let time = |name: &str| match key.attribute(name) {
+        Some(text) => text.parse::<jiff::Timestamp>().ok().map(|time| Some(time.as_second())),
+        None => Some(None),
+    };
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    let (from, until) = (time("validFrom")?, time("validUntil")?);
+    Some(from.is_none_or(|from| from <= now) && until.is_none_or(|until| now < until))
 }

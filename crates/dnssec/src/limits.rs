@@ -30,7 +30,7 @@ impl Default for Limits {
             keys_with_one_tag: 4,
             iterations: 50,
             hashes: 128,
-            queries: 64,
+            queries: 48,
             accept_sha1: false,
         }
     }

@@ -7,7 +7,7 @@ use domain::rdata::AllRecordData;
 use domain::rdata::dnssec::RtypeBitmap;
 
 use crate::name::Name;
-use crate::proof::{Delegation, Proof, wildcard_below};
+use crate::proof::{Delegation, Proof, lacks, wildcard_below};
 use crate::rrset::RrSet;
 
 /// An NSEC record with a valid signature.
@@ -63,7 +63,7 @@ impl Nsec {
         } else {
             !self.is_delegation()
         };
-        of_right_side && !self.types.contains(rtype) && !self.types.contains(Rtype::CNAME)
+        of_right_side && lacks(&self.types, rtype)
     }
 
     /// Returns the longest ancestor of `name` that exists, if this record covers `name`.

@@ -12,7 +12,7 @@ use domain::utils::base32;
 
 use crate::limits::{Limit, Limits, Work};
 use crate::name::Name;
-use crate::proof::{Delegation, Proof, wildcard_below};
+use crate::proof::{Delegation, Proof, lacks, wildcard_below};
 use crate::rrset::RrSet;
 use crate::verdict::Fault;
 
@@ -73,7 +73,7 @@ impl Nsec3 {
         } else {
             !self.is_delegation()
         };
-        of_right_side && !self.types.contains(rtype) && !self.types.contains(Rtype::CNAME)
+        of_right_side && lacks(&self.types, rtype)
     }
 }
 

@@ -1,6 +1,9 @@
 //! Results of proofs with NSEC and NSEC3 records.
 
+use bytes::Bytes;
+use domain::base::iana::Rtype;
 use domain::base::name::{Label, NameBuilder};
+use domain::rdata::dnssec::RtypeBitmap;
 
 use crate::name::Name;
 
@@ -31,4 +34,18 @@ pub(crate) fn wildcard_below(name: &Name) -> Option<Name> {
     let mut builder = NameBuilder::new_bytes();
     builder.append_label(Label::wildcard().as_slice()).ok()?;
     builder.append_origin(name).ok()
+}
+
+/// The type NXNAME, which marks a name that does not exist (RFC 9824 §2).
+const NXNAME: Rtype = Rtype::from_int(128);
+
+/// True if a name with this type bitmap has no records of a type, and no alias. For the type ANY, it must have no records
+/// other than those of the proof.
+pub(crate) fn lacks(types: &RtypeBitmap<Bytes>, rtype: Rtype) -> bool {
+    let of_proof =
+        |one: Rtype| matches!(one, Rtype::RRSIG | Rtype::NSEC | Rtype::NSEC3) || one == NXNAME;
+    match rtype {
+        Rtype::ANY => types.iter().all(of_proof),
+        _ => !types.contains(rtype) && !types.contains(Rtype::CNAME),
+    }
 }

@@ -1,14 +1,21 @@
 //! RRsets of a response, each with its signatures.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
-use domain::base::iana::{Class, OptRcode, Rtype};
+use domain::base::iana::{Class, Rcode, Rtype};
 use domain::base::name::{FlattenInto, ToName};
-use domain::base::rdata::ComposeRecordData;
+use domain::base::rdata::{ComposeRecordData, UnknownRecordData};
 use domain::base::wire::ParseError;
 use domain::base::{Message, ParsedName, ParsedRecord};
 use domain::rdata::{AllRecordData, Rrsig};
 
 use crate::name::Name;
+
+/// Maximum number of RRsets in a section.
+const MOST_SETS: usize = 512;
+/// Maximum number of signatures of an RRset.
+const MOST_SIGNATURES: usize = 64;
 
 /// Data of a record. Names in it are as received.
 pub(crate) type Data = AllRecordData<Bytes, ParsedName<Bytes>>;
@@ -52,14 +59,14 @@ impl RrSet {
 #[derive(Debug, Default)]
 pub(crate) struct Section {
     sets: Vec<RrSet>,
+    indices: HashMap<(Name, Rtype), usize>,
 }
 
 impl Section {
     /// Returns the index of the RRset with this owner name and type. RRsets without records are ignored.
     pub(crate) fn find(&self, owner: &Name, rtype: Rtype) -> Option<usize> {
-        self.sets
-            .iter()
-            .position(|set| set.rtype == rtype && set.owner == *owner && !set.records.is_empty())
+        let index = *self.indices.get(&(owner.clone(), rtype))?;
+        self.sets.get(index).filter(|set| !set.records.is_empty()).map(|_| index)
     }
 
     /// Returns the RRset with this index.
@@ -83,35 +90,82 @@ impl Section {
         }
         let owner: Name = record.owner().to_canonical_name();
         let ttl = record.ttl().as_secs();
-        let data: Data = record.to_any_record()?.into_data();
+        let data = match record.to_any_record::<Data>() {
+            Ok(record) => record.into_data(),
+            Err(error) if is_needed(record.rtype()) => return Err(error),
+            // Only clients may reject malformed data, for example of HTTPS records (RFC 9460 §2.2).
+            Err(_) => {
+                let raw = record.to_record::<UnknownRecordData<Bytes>>()?;
+                let raw = raw.ok_or(ParseError::form_error("record data"))?;
+                AllRecordData::Unknown(raw.into_data())
+            }
+        };
         if let AllRecordData::Rrsig(signature) = data {
             let signature: Rrsig<Bytes, domain::base::Name<Bytes>> = signature.flatten_into();
             let signature = with_canonical_signer(&signature);
-            let set = self.entry(owner, signature.type_covered());
+            let set = self.entry(owner, signature.type_covered())?;
             if !set.signatures.contains(&signature) {
                 set.signatures.push(signature);
             }
+            if set.signatures.len() > MOST_SIGNATURES {
+                return Err(ParseError::form_error("too many signatures"));
+            }
             return Ok(());
         }
-        let set = self.entry(owner, record.rtype());
+        let set = self.entry(owner, record.rtype())?;
         set.ttl = set.ttl.min(ttl);
         let mut canonical = Vec::new();
         let Ok(()) = data.compose_canonical_rdata(&mut canonical);
-        if let Err(at) = set.records.binary_search_by(|(other, _)| other.cmp(&canonical)) {
-            set.records.insert(at, (canonical, data));
-        }
+        set.records.push((canonical, data));
         Ok(())
     }
 
-    fn entry(&mut self, owner: Name, rtype: Rtype) -> &mut RrSet {
-        let found = self.sets.iter().position(|set| set.rtype == rtype && set.owner == owner);
-        let index = found.unwrap_or(self.sets.len());
-        if found.is_none() {
+    /// Sorts the records of each RRset, and removes duplicates.
+    fn sort(&mut self) {
+        for set in &mut self.sets {
+            set.records.sort_by(|(one, _), (other, _)| one.cmp(other));
+            set.records.dedup_by(|(one, _), (other, _)| one == other);
+        }
+    }
+
+    fn entry(&mut self, owner: Name, rtype: Rtype) -> Result<&mut RrSet, ParseError> {
+        let next = self.sets.len();
+        let index = *self.indices.entry((owner.clone(), rtype)).or_insert(next);
+        if index == next {
+            if index >= MOST_SETS {
+                return Err(ParseError::form_error("too many RRsets"));
+            }
             let (records, signatures) = (Vec::new(), Vec::new());
             self.sets.push(RrSet { owner, rtype, records, signatures, ttl: u32::MAX });
         }
-        &mut self.sets[index]
+        Ok(&mut self.sets[index])
     }
+}
+
+/// True if the data of this type are used here, or can have compressed names.
+fn is_needed(rtype: Rtype) -> bool {
+    matches!(
+        rtype,
+        Rtype::NS
+            | Rtype::CNAME
+            | Rtype::SOA
+            | Rtype::PTR
+            | Rtype::MX
+            | Rtype::MINFO
+            | Rtype::MB
+            | Rtype::MD
+            | Rtype::MF
+            | Rtype::MG
+            | Rtype::MR
+            | Rtype::SRV
+            | Rtype::NAPTR
+            | Rtype::DNAME
+            | Rtype::DS
+            | Rtype::DNSKEY
+            | Rtype::RRSIG
+            | Rtype::NSEC
+            | Rtype::NSEC3
+    )
 }
 
 /// Returns the signature with its signer name in lower case (RFC 6840 §5.1).
@@ -133,7 +187,7 @@ fn with_canonical_signer(signature: &Rrsig<Bytes, Name>) -> Rrsig<Bytes, Name> {
 /// Sections of a response that are validated.
 #[derive(Debug)]
 pub(crate) struct Response {
-    pub(crate) rcode: OptRcode,
+    pub(crate) rcode: Rcode,
     pub(crate) answer: Section,
     pub(crate) authority: Section,
 }
@@ -142,16 +196,23 @@ impl Response {
     /// Reads a response.
     ///
     /// # Errors
-    /// Returns an error if the response is malformed, or has a record with a class other than IN.
+    /// Returns an error if the response is malformed, is too large, has an extended RCODE, or has a record with a class
+    /// other than IN.
     pub(crate) fn parse(octets: &Bytes) -> Result<Response, ParseError> {
         let message = Message::from_octets(octets.clone()).map_err(|_| ParseError::ShortInput)?;
         let (mut answer, mut authority) = (Section::default(), Section::default());
         for record in message.answer()? {
             answer.add(&record?)?;
         }
+        answer.sort();
         for record in message.authority()? {
             authority.add(&record?)?;
         }
-        Ok(Response { rcode: message.opt_rcode(), answer, authority })
+        authority.sort();
+        let rcode = message.header().rcode();
+        if message.opt_rcode().to_int() != u16::from(rcode.to_int()) {
+            return Err(ParseError::form_error("extended RCODE"));
+        }
+        Ok(Response { rcode, answer, authority })
     }
 }

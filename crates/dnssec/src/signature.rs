@@ -19,6 +19,15 @@ pub(crate) struct Key {
     pub(crate) dnskey: Dnskey<Bytes>,
 }
 
+impl Key {
+    /// Copies a key out of a response, so that the response is not kept.
+    pub(crate) fn copy(key: &Dnskey<Bytes>) -> Key {
+        let octets = Bytes::copy_from_slice(key.public_key());
+        let copy = Dnskey::new(key.flags(), key.protocol(), key.algorithm(), octets);
+        Key { tag: key.key_tag(), dnskey: copy.unwrap_or_else(|_| key.clone()) }
+    }
+}
+
 /// A zone whose keys have been validated.
 #[derive(Clone, Debug)]
 pub(crate) struct Zone {

@@ -27,7 +27,7 @@ pub(crate) fn validate_to(
     now: u32,
 ) -> (Verdict, usize) {
     let end = end.map(|end| crate::Name::bytes_from_str(end).unwrap());
-    let mut validation = Validation::new(response, end.as_ref()).unwrap();
+    let mut validation = Validation::new(response.clone(), end.as_ref());
     let mut queries = 0;
     loop {
         match validation.step(validator, now.into(), &|| false) {

@@ -396,8 +396,11 @@ fn aliases_are_as_secure_as_their_worst_part() {
     assert_eq!(of(&[alias.clone(), data.clone()].concat(), &[]), SECURE);
     assert_eq!(of(&[alias[..1].to_vec(), data.clone()].concat(), &[]), bogus(Code::RRSIGS_MISSING));
     assert_eq!(of(&[alias.clone(), data[..1].to_vec()].concat(), &[]), bogus(Code::RRSIGS_MISSING));
-    // The upstream did not follow the alias.
-    assert_eq!(of(&alias, &[]), SECURE);
+    // The upstream did not follow the alias, and the caller queries the target.
+    let unfinished = response("a.example.test.", Rtype::A, &alias, &[]);
+    let cut = validate_to(&world, &validator(&world), &unfinished, Some("b.other.test."), NOW).0;
+    assert_eq!(cut.security, Security::Secure);
+    assert_eq!(of(&alias, &[]), bogus(Code::NSEC_MISSING));
     // The target has no records.
     let denial = sign(
         "other.test.",
@@ -430,10 +433,133 @@ fn dname_records_replace_unsigned_aliases() {
     };
     let cname = records("a.d.example.test. CNAME a.other.test.");
     assert_eq!(of(&[dname.clone(), cname.clone(), data.clone()]), SECURE);
+    // A query for the alias itself.
+    let both = [dname.clone(), cname.clone()].concat();
+    let of_alias = response("a.d.example.test.", Rtype::CNAME, &both, &[]);
+    assert_eq!(judged(&world, &of_alias), SECURE);
     assert_eq!(of(&[dname.clone(), data.clone()]), SECURE);
     assert_eq!(of(&[dname[..1].to_vec(), cname, data.clone()]), bogus(Code::RRSIGS_MISSING));
     let wrong = records("a.d.example.test. CNAME b.other.test.");
     assert_eq!(of(&[dname, wrong, data]), bogus(Code::DNSSEC_BOGUS));
+}
+
+/// An SOA record of another zone, or an extended RCODE, must not change the verdict on a denial.
+#[test]
+fn forged_denials_are_bogus() {
+    let world = world();
+    let zone = world.zone("example.test.");
+    let forged = records(&format!(
+        "{}\n{}\nx.example.test. NSEC z.example.test. A",
+        soa("plain.test."),
+        soa("example.test.")
+    ));
+    // The signature names a signed zone, and is wrong.
+    let mut signature = zone.sign("y.example.test. NSEC z.example.test. A")[1..].to_vec();
+    let authority = [forged, renamed(std::mem::take(&mut signature), "x.example.test.")].concat();
+    for rcode in [Rcode::NOERROR, Rcode::NXDOMAIN] {
+        for rtype in [Rtype::A, Rtype::RRSIG] {
+            let response = message(&name("www.example.test."), rtype, rcode, &[], &authority);
+            let expected = match (rtype, rcode) {
+                (Rtype::RRSIG, Rcode::NOERROR) => Security::Insecure,
+                _ => Security::Bogus,
+            };
+            assert_eq!(judged(&world, &response).0, expected, "{rtype} {rcode}");
+        }
+    }
+    // A proof that a type does not exist, with the RCODE NXDOMAIN and an OPT record that extends it.
+    let proof = zone
+        .sign(&format!("{}\nwww.example.test. NSEC x.example.test. AAAA", soa("example.test.")));
+    let response = nxdomain("www.example.test.", &[], &proof);
+    assert_eq!(judged(&world, &response), bogus(Code::NSEC_MISSING));
+    let mut octets = response.to_vec();
+    octets[11] = 1;
+    octets.extend(b"\x01a\0\0\x29\x04\xd0\x01\0\0\0\0\0");
+    assert_eq!(judged(&world, &Bytes::from(octets)).0, Security::Bogus);
+}
+
+/// The RCODE is not signed: genuine records with the RCODE NXDOMAIN are no denial.
+#[test]
+fn genuine_answers_with_another_rcode_are_bogus() {
+    let world = world();
+    let zone = world.zone("example.test.");
+    let answer = zone.sign("www.example.test. A 192.0.2.1");
+    let soa = records(&soa("example.test."));
+    let dname = zone.sign("d.example.test. DNAME other.test.");
+    let proof = zone.sign("www.example.test. NSEC x.example.test. AAAA");
+    for rcode in [Rcode::NXDOMAIN, Rcode::YXDOMAIN, Rcode::REFUSED] {
+        let positive = message(&name("www.example.test."), Rtype::A, rcode, &answer, &soa);
+        assert_eq!(judged(&world, &positive).0, Security::Bogus, "{rcode}");
+        let contradicted =
+            [dname.clone(), records("a.d.example.test. CNAME b.plain.test.")].concat();
+        let alias = message(&name("a.d.example.test."), Rtype::A, rcode, &contradicted, &[]);
+        assert_eq!(judged(&world, &alias).0, Security::Bogus, "{rcode}");
+    }
+    let refused = message(&name("www.example.test."), Rtype::A, Rcode::REFUSED, &[], &proof);
+    assert_eq!(judged(&world, &refused).0, Security::Bogus);
+    // ANY: the name has records.
+    let any = response("www.example.test.", Rtype::ANY, &[], &proof);
+    assert_eq!(judged(&world, &any).0, Security::Bogus);
+}
+
+/// A wildcard alias of a signed zone can lead to an unsigned zone, with the SOA record of the latter.
+#[test]
+fn a_wildcard_alias_to_an_unsigned_zone_is_insecure() {
+    let world = world();
+    let zone = world.zone("example.test.");
+    let alias = renamed(zone.sign("*.example.test. CNAME x.plain.test."), "a.example.test.");
+    let authority =
+        [zone.sign("example.test. NSEC b.example.test. A"), records(&soa("plain.test."))].concat();
+    let response = response("a.example.test.", Rtype::A, &alias, &authority);
+    assert_eq!(judged(&world, &response), INSECURE);
+}
+
+/// A wildcard alias at the name of a delegation must not hide the delegation from later queries.
+#[test]
+fn expanded_aliases_do_not_hide_a_delegation() {
+    let mut world = world();
+    let alias = renamed(world.zone("test.").sign("*.test. CNAME www.test."), "plain.test.");
+    let owner = name("plain.test.");
+    let forged = message(&owner, Rtype::DS, Rcode::NOERROR, &alias, &[]);
+    let answer =
+        response("www.plain.test.", Rtype::A, &records("www.plain.test. A 192.0.2.1"), &[]);
+    let validator = validator(&world);
+    world.other.push((owner, Rtype::DS, Some(forged)));
+    assert_eq!(validate(&world, &validator, &answer).0.security, Security::Bogus);
+    world.other.clear();
+    let later = NOW + 6;
+    assert_eq!(
+        validate_to(&world, &validator, &answer, None, later).0.security,
+        Security::Insecure
+    );
+}
+
+/// With a trust anchor below the root, an unsigned DNAME record above it must not apply.
+#[test]
+fn aliases_above_the_trust_anchor_do_not_apply() {
+    let world = World::new(&["test.", "example.test."]);
+    let answer = records(". DNAME evil.\nwww.example.test.evil. A 192.0.2.66");
+    let response = response("www.example.test.", Rtype::A, &answer, &[]);
+    assert_eq!(judged(&world, &response), bogus(Code::RRSIGS_MISSING));
+}
+
+/// AD covers all records in the authority section that say what does not exist.
+#[test]
+fn unsigned_denials_beside_a_secure_answer_are_bogus() {
+    let world = world();
+    let zone = world.zone("example.test.");
+    let answer = zone.sign("www.example.test. A 192.0.2.1");
+    let extra = records("x.example.test. NSEC z.example.test. A");
+    let response = response("www.example.test.", Rtype::A, &answer, &extra);
+    assert_eq!(judged(&world, &response), bogus(Code::DNSSEC_BOGUS));
+}
+
+#[test]
+fn malformed_service_parameters_are_validated_as_received() {
+    let world = world();
+    let text = "www.plain.test. HTTPS \\# 11 0001 00 0004 0000 0001 0000";
+    let https = records(text);
+    let response = response("www.plain.test.", Rtype::HTTPS, &https, &[]);
+    assert_eq!(judged(&world, &response), INSECURE);
 }
 
 #[test]
@@ -483,7 +609,8 @@ fn failed_checks_are_limited_for_the_whole_response() {
         };
         let answer: Vec<_> = (0..count).flat_map(link).collect();
         let response = response("a0.example.test.", Rtype::A, &answer, &[]);
-        validate(&world, &validator(&world), &response).0
+        let end = format!("a{count}.example.test.");
+        validate_to(&world, &validator(&world), &response, Some(&end), NOW).0
     };
     assert_eq!(links(7).security, Security::Secure);
     // After the eighth failed check, no further check begins.
@@ -514,7 +641,7 @@ fn time_and_queries_are_limited() {
     assert_eq!(validate(&world, &strict, &octets).0.limit, Some(Limit::Queries));
     let validator = validator(&world);
     validate(&world, &validator, &octets);
-    let mut validation = Validation::new(&octets, None).unwrap();
+    let mut validation = Validation::new(octets.clone(), None);
     let progress = validation.step(&validator, NOW.into(), &|| true);
     let crate::Progress::Ended(verdict) = progress else { panic!("the keys are cached") };
     assert_eq!(verdict.limit, Some(Limit::Time));
@@ -535,7 +662,8 @@ fn trust_anchors_are_read_from_zone_file_lines() {
         (". IN DS 20326 8 2", 1),
         (&format!(". IN DS 20326 8 2 {digest}\n. IN A 192.0.2.1"), 2),
         (&format!("\n. DS 70000 8 2 {digest}"), 2),
-        (&format!(". DS 1 8 1 {digest}"), 1),
+        (&format!(". DS 1 8 1 {}", &digest[..40]), 1),
+        (&format!(". DS 1 5 2 {digest}"), 1),
         (&format!(". DS 1 8 9 {digest}"), 1),
         (". IN DNSKEY 257 3 8 !!", 1),
     ] {
@@ -549,12 +677,46 @@ fn trust_anchors_are_read_from_zone_file_lines() {
     assert_eq!((anchor.ds.len(), anchor.keys.len()), (1, 1));
 }
 
+#[test]
+fn trust_anchors_are_read_from_the_xml_file_of_iana() {
+    let digest = "E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";
+    let key = |tag: u16, times: &str| {
+        format!(
+            "<KeyDigest id=\"K\" {times}>\n<KeyTag>{tag}</KeyTag>\n<Algorithm>8</Algorithm>\n<DigestType>2</DigestType>\n\
+             <Digest>{digest}</Digest>\n</KeyDigest>\n"
+        )
+    };
+    let file = |keys: &str| {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<TrustAnchor id=\"X\" source=\"s\">\n<Zone>.</Zone>\n{keys}</TrustAnchor>\n"
+        )
+    };
+    let over = "validFrom=\"2010-07-15T00:00:00+00:00\" validUntil=\"2019-01-11T00:00:00+00:00\"";
+    let valid = "validFrom=\"2017-02-02T00:00:00+00:00\"";
+    let later = "validFrom=\"2090-01-01T00:00:00+00:00\"";
+    let all = file(&(key(19036, over) + &key(20326, valid) + &key(3, later)));
+    let anchors = TrustAnchors::from_xml(&all, NOW.into()).unwrap();
+    let anchor = anchors.closest(&Name::root_bytes()).unwrap();
+    assert_eq!(anchor.ds.iter().map(|ds| ds.key_tag()).collect::<Vec<_>>(), [20326]);
+    for (text, line) in [
+        (file(&key(19036, over)), 2),
+        (file(&key(1, "validFrom=\"yesterday\"")), 4),
+        (file("<KeyDigest><KeyTag>1</KeyTag></KeyDigest>"), 4),
+        ("<html>\n</html>".into(), 1),
+        ("<TrustAnchor>\n<Zone>".into(), 1),
+    ] {
+        assert_eq!(TrustAnchors::from_xml(&text, NOW.into()).unwrap_err().line, line, "{text}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn arbitrary_octets_do_not_panic(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = Validation::new(&Bytes::from(octets), None).map(|_| ());
+        let world = World::new(&["example."]);
+        let octets = Bytes::from(octets);
+        prop_assert_ne!(validate(&world, &validator(&world), &octets).0.security, Security::Secure);
     }
 
     /// A change of any octet of a signed record makes the response bogus or unreadable, except for TTLs and letter case.
@@ -569,8 +731,6 @@ proptest! {
         let at = 12 + at % (octets.len() - 12);
         octets[at] ^= 1 << bit;
         let changed = Bytes::from(octets);
-        let Ok(validation) = Validation::new(&changed, None) else { return Ok(()) };
-        drop(validation);
         let (verdict, _) = validate(&world, &validator(&world), &changed);
         if verdict.security == Security::Secure {
             let data = |octets: &Bytes| {

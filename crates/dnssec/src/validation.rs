@@ -1,7 +1,7 @@
 //! Validation of one response (RFC 4035 §5).
 
 use bytes::Bytes;
-use domain::base::iana::{ExtendedErrorCode, OptRcode, Rtype};
+use domain::base::iana::{ExtendedErrorCode, Rcode, Rtype};
 use domain::base::name::{NameBuilder, ToName};
 use domain::base::wire::ParseError;
 use domain::base::{Message, ParsedName};
@@ -17,6 +17,8 @@ use crate::verdict::{Fault, Security, Verdict};
 use crate::zone_cache::Trust;
 use crate::zones::zone_of;
 
+/// Maximum size of a response with DS or DNSKEY records, in octets.
+const MOST_OCTETS: usize = 16 << 10;
 /// Maximum number of aliases in a response.
 const MOST_ALIASES: usize = 32;
 
@@ -31,15 +33,25 @@ pub enum Progress {
 
 /// Validation of one response.
 pub struct Validation {
+    octets: Bytes,
+    /// Alias target at which the response is cut.
+    end: Option<Name>,
+    /// The response, after it has been read in the first step.
+    response: Option<Checking>,
+    fetched: Vec<(Query, Option<Bytes>)>,
+    work: Work,
+}
+
+/// A response that is being checked.
+struct Checking {
     name: Name,
     rtype: Rtype,
-    /// Alias target at which the response is cut.
     end: Option<Name>,
     response: Response,
     answer: Vec<Option<Checked>>,
     authority: Vec<Option<Checked>>,
-    fetched: Vec<(Query, Option<Bytes>)>,
-    work: Work,
+    /// True if the records after `end` are not used.
+    is_cut: bool,
 }
 
 /// Result of the check of an RRset.
@@ -52,6 +64,15 @@ struct Checked {
     zone: Option<Name>,
 }
 
+/// Result of the substitution of a name by a DNAME record.
+enum Substitution {
+    Target(Name),
+    /// The target would be longer than a name can be.
+    TooLong,
+    /// The response has an alias with a different target.
+    Contradicted,
+}
+
 #[derive(Clone, Copy)]
 enum Part {
     Answer,
@@ -60,47 +81,41 @@ enum Part {
 
 impl Validation {
     /// Begins the validation of a response to a query with DO and CD set. `end` is the alias target whose records the
-    /// caller does not use; the response is validated up to this target.
-    ///
-    /// # Errors
-    /// Returns an error if the response is malformed.
-    pub fn new(octets: &Bytes, end: Option<&Name>) -> Result<Validation, ParseError> {
-        let message = Message::from_octets(octets.clone()).map_err(|_| ParseError::ShortInput)?;
-        let question = message.sole_question()?;
-        let response = Response::parse(octets)?;
-        Ok(Validation {
-            name: question.qname().to_canonical_name(),
-            rtype: question.qtype(),
-            end: end.map(ToName::to_canonical_name),
-            answer: vec![None; response.answer.len()],
-            authority: vec![None; response.authority.len()],
-            response,
-            fetched: Vec::new(),
-            work: Work::default(),
-        })
+    /// caller does not use; the response is validated up to this target. The response is read in the first step.
+    pub fn new(octets: Bytes, end: Option<&Name>) -> Validation {
+        let end = end.map(ToName::to_canonical_name);
+        let (fetched, work) = (Vec::new(), Work::default());
+        Validation { octets, end, response: None, fetched, work }
     }
 
     /// Adds the response to a query, or `None` if there is none.
+    /// A response of more than [`MOST_OCTETS`] octets counts as none.
     pub fn add(&mut self, query: Query, response: Option<Bytes>) {
+        let response = response.filter(|octets| octets.len() <= MOST_OCTETS);
         self.fetched.push((query, response));
     }
 
     /// Continues the validation until a response is missing, or until its end. `now` is the time in seconds since 1970.
-    /// `is_over` returns true if the validation has used the CPU time that the caller allows.
+    /// `is_over` returns true if the validation has used the CPU time that the caller allows. A malformed response is
+    /// bogus.
     pub fn step(
         &mut self,
         validator: &Validator,
         now: u64,
         is_over: &dyn Fn() -> bool,
     ) -> Progress {
-        let fetched = std::mem::take(&mut self.fetched);
-        let mut work = self.work;
+        let response = match self.response.take() {
+            Some(response) => Ok(response),
+            None => Checking::parse(&self.octets, self.end.clone()),
+        };
+        let Ok(mut response) = response else {
+            return Progress::Ended(Verdict::bogus(Fault::Wrong));
+        };
         // Times in signatures are modulo 2³² (RFC 4034 §3.1.5).
         let now = now as u32;
-        let mut context = Context::new(validator, &fetched, &mut work, now, is_over);
-        let result = self.evaluate(&mut context);
-        self.work = work;
-        self.fetched = fetched;
+        let mut context = Context::new(validator, &self.fetched, &mut self.work, now, is_over);
+        let result = response.evaluate(&mut context);
+        self.response = Some(response);
         match result {
             Ok(verdict) => Progress::Ended(verdict),
             Err(_) if self.fetched.len() >= validator.limits.queries => {
@@ -109,46 +124,106 @@ impl Validation {
             Err(query) => Progress::Query(query),
         }
     }
+}
+
+impl Checking {
+    fn parse(octets: &Bytes, end: Option<Name>) -> Result<Checking, ParseError> {
+        let message = Message::from_octets(octets.clone()).map_err(|_| ParseError::ShortInput)?;
+        let question = message.sole_question()?;
+        let response = Response::parse(octets)?;
+        Ok(Checking {
+            name: question.qname().to_canonical_name(),
+            rtype: question.qtype(),
+            end,
+            answer: vec![None; response.answer.len()],
+            authority: vec![None; response.authority.len()],
+            response,
+            is_cut: false,
+        })
+    }
 
     fn evaluate(&mut self, context: &mut Context<'_>) -> Result<Verdict, Query> {
-        if self.rtype == Rtype::RRSIG {
+        let denies =
+            self.response.rcode == Rcode::NXDOMAIN || self.response.rcode == Rcode::YXDOMAIN;
+        if self.rtype == Rtype::RRSIG && !denies {
             // Signatures are not signed.
             return Ok(Verdict::insecure(None));
         }
+        let verdict = self.follow(context)?;
+        // The AD bit covers the whole authority section (RFC 4035 §3.2.3).
+        if verdict.security == Security::Secure
+            && !self.is_cut
+            && !self.has_secure_authority(context)?
+        {
+            return Ok(Verdict::bogus(Fault::Wrong));
+        }
+        Ok(verdict)
+    }
+
+    /// True if all SOA, NSEC and NSEC3 records in the authority section are secure.
+    fn has_secure_authority(&mut self, context: &mut Context<'_>) -> Result<bool, Query> {
+        let sets = self.response.authority.iter();
+        let sets = sets.filter(|(_, set)| set.rtype == Rtype::SOA || is_proof(set.rtype));
+        let indices: Vec<usize> = sets.map(|(index, _)| index).collect();
+        for index in indices {
+            let checked = self.check(Part::Authority, index, context)?;
+            if checked.verdict.security != Security::Secure {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Follows the aliases from the queried name, and returns the verdict on the records that lead to its end.
+    fn follow(&mut self, context: &mut Context<'_>) -> Result<Verdict, Query> {
         let mut name = self.name.clone();
         let mut verdict = Verdict::secure(u32::MAX);
         for aliases in 0..=MOST_ALIASES {
-            if verdict.security == Security::Bogus
-                || (aliases > 0 && self.end.as_ref() == Some(&name))
-            {
+            if verdict.security == Security::Bogus {
+                return Ok(verdict);
+            }
+            if aliases > 0 && self.end.as_ref() == Some(&name) {
+                self.is_cut = true;
                 return Ok(verdict);
             }
             let found = self.found(&name);
-            if !found.is_empty() {
+            // An alias without a signature can be that of a DNAME record.
+            let is_synthesized = found.iter().any(|index| {
+                let set = self.response.answer.get(*index);
+                set.rtype == Rtype::CNAME && set.signatures.is_empty()
+            });
+            let is_substituted = is_synthesized && self.dname(&name).is_some();
+            if !found.is_empty() && !is_substituted {
                 for index in found {
                     verdict = verdict.and(self.positive(index, context)?);
                 }
-                return Ok(verdict);
+                // Records of the name contradict an RCODE that denies them. The RCODE is not signed.
+                let contradicts = self.response.rcode != Rcode::NOERROR;
+                let is_secure = verdict.security == Security::Secure;
+                return Ok(if contradicts && is_secure {
+                    Verdict::bogus(Fault::Wrong)
+                } else {
+                    verdict
+                });
             }
             if let Some((index, target)) = self.dname(&name) {
-                verdict = verdict.and(self.positive(index, context)?);
+                verdict = verdict.and(self.dname_verdict(index, &name, context)?);
                 match target {
-                    Some(target) => name = target,
-                    None if self.response.rcode == OptRcode::YXDOMAIN => return Ok(verdict),
-                    None => return Ok(Verdict::bogus(Fault::Wrong)),
+                    Substitution::Target(target) => name = target,
+                    Substitution::TooLong if self.response.rcode == Rcode::YXDOMAIN => {
+                        return Ok(verdict);
+                    }
+                    Substitution::TooLong | Substitution::Contradicted => {
+                        return Ok(Verdict::bogus(Fault::Wrong));
+                    }
+                }
+                if self.rtype == Rtype::CNAME && is_synthesized {
+                    return Ok(verdict);
                 }
             } else if let Some((index, target)) = self.cname(&name) {
                 verdict = verdict.and(self.positive(index, context)?);
                 name = target;
             } else {
-                let is_unfinished = aliases > 0
-                    && self.response.rcode == OptRcode::NOERROR
-                    && !self.response.authority.iter().any(|(_, set)| {
-                        matches!(set.rtype, Rtype::SOA | Rtype::NSEC | Rtype::NSEC3)
-                    });
-                if is_unfinished {
-                    return Ok(verdict);
-                }
                 return Ok(verdict.and(self.denied(&name, context)?));
             }
         }
@@ -164,9 +239,8 @@ impl Validation {
         at_name.map(|(index, _)| index).collect()
     }
 
-    /// Returns the DNAME record that applies to this name, and the name to which it leads. The target is `None` if it is
-    /// too long, or if the response has an alias with a different target.
-    fn dname(&self, name: &Name) -> Option<(usize, Option<Name>)> {
+    /// Returns the DNAME record that applies to this name, and the name to which it leads.
+    fn dname(&self, name: &Name) -> Option<(usize, Substitution)> {
         let sets = self.response.answer.iter();
         let above = sets.filter(|(_, set)| {
             set.rtype == Rtype::DNAME && name.ends_with(&set.owner) && *name != set.owner
@@ -175,8 +249,29 @@ impl Validation {
         let Some(AllRecordData::Dname(dname)) = set.data().next() else { return None };
         let target = substitute(name, &set.owner, dname.dname());
         let written = self.cname(name).map(|(_, target)| target);
-        let contradicts = written.is_some_and(|written| target.as_ref() != Some(&written));
-        Some((index, target.filter(|_| !contradicts)))
+        let substitution = match (target, written) {
+            (Some(target), Some(written)) if target != written => Substitution::Contradicted,
+            (Some(target), _) => Substitution::Target(target),
+            (None, Some(_)) => Substitution::Contradicted,
+            (None, None) => Substitution::TooLong,
+        };
+        Some((index, substitution))
+    }
+
+    /// Returns the verdict on a DNAME record that applies to `name`. If the record is not secure, the name must not be in
+    /// a signed zone: a trust anchor can be between them.
+    fn dname_verdict(
+        &mut self,
+        index: usize,
+        name: &Name,
+        context: &mut Context<'_>,
+    ) -> Result<Verdict, Query> {
+        let verdict = self.positive(index, context)?;
+        if matches!(verdict.security, Security::Secure | Security::Bogus) {
+            return Ok(verdict);
+        }
+        let of_name = unsigned(&zone_of(name, context)?, Fault::NoSignature);
+        Ok(if of_name.security == Security::Bogus { of_name } else { verdict })
     }
 
     fn cname(&self, name: &Name) -> Option<(usize, Name)> {
@@ -220,33 +315,58 @@ impl Validation {
         let proofs = self.response.authority.iter().filter(|(_, set)| is_proof(set.rtype));
         let signers = proofs.filter_map(|(_, set)| set.signer());
         let signer = signers.filter(is_above).max_by_key(|zone| zone.label_count()).cloned();
-        let zone = match signer {
+        let proven = match signer {
             Some(signer) => match zone_of(&signer, context)? {
-                Trust::Keys(zone) if zone.name == signer => Some(signer),
+                Trust::Keys(zone) if zone.name == signer => {
+                    Some((self.proof(name, &signer, context)?, signer))
+                }
                 _ => None,
             },
             None => None,
         };
-        let Some(zone) = zone else {
-            let trust = zone_of(&start(name, rtype), context)?;
-            return Ok(unsigned(&trust, Fault::NoProof));
-        };
+        if let Some((verdict, _)) = &proven
+            && verdict.security == Security::Secure
+        {
+            return Ok(*verdict);
+        }
+        // An incomplete proof counts only if its zone is that of the name. Its signer is not authenticated otherwise.
+        let trust = zone_of(&start(name, rtype), context)?;
+        Ok(match (&trust, proven) {
+            (Trust::Keys(zone), Some((verdict, signer))) if zone.name == signer => verdict,
+            _ => unsigned(&trust, Fault::NoProof),
+        })
+    }
+
+    /// Returns the verdict on the proof by the records of this zone.
+    fn proof(
+        &mut self,
+        name: &Name,
+        zone: &Name,
+        context: &mut Context<'_>,
+    ) -> Result<Verdict, Query> {
         let mut verdict = Verdict::secure(u32::MAX);
-        let soa = self.response.authority.iter().find(|(_, set)| set.rtype == Rtype::SOA);
-        if let Some(index) = soa.map(|(index, _)| index) {
+        let soas = self.response.authority.iter().filter(|(_, set)| set.rtype == Rtype::SOA);
+        let soas: Vec<(usize, bool)> =
+            soas.map(|(index, set)| (index, set.owner == *zone)).collect();
+        for (index, is_own) in soas {
+            if !is_own {
+                return Ok(Verdict::bogus(Fault::NoProof));
+            }
             verdict = self.check(Part::Authority, index, context)?.verdict;
             if verdict.security != Security::Secure {
                 return Ok(verdict);
             }
         }
-        let (denial, ttl, worst) = self.denial(&zone, context)?;
+        let (denial, ttl, worst) = self.denial(zone, context)?;
         if denial.is_empty() {
             return Ok(worst);
         }
+        let rtype = self.rtype;
         let (limits, work) = context.limits_and_work();
         let proof = match self.response.rcode {
-            OptRcode::NXDOMAIN => denial.no_name(name, limits, work),
-            _ => denial.no_data(name, rtype, limits, work),
+            Rcode::NXDOMAIN => denial.no_name(name, limits, work),
+            Rcode::NOERROR => denial.no_data(name, rtype, limits, work),
+            _ => Verdict::bogus(Fault::Wrong),
         };
         Ok(verdict.and(proof).and(Verdict::secure(ttl)))
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use domain::base::iana::{DigestAlgorithm, ExtendedErrorCode, OptRcode, Rtype};
+use domain::base::iana::{DigestAlgorithm, ExtendedErrorCode, Rcode, Rtype};
 use domain::base::rdata::ComposeRecordData;
 use domain::crypto::common::{DigestBuilder, DigestType};
 use domain::rdata::{AllRecordData, Dnskey, Ds};
@@ -16,9 +16,15 @@ use crate::name::Name;
 use crate::proof::Delegation;
 use crate::rrset::{Response, RrSet};
 use crate::signature::{Key, Zone, verify};
-use crate::verdict::{Fault, is_supported};
+use crate::verdict::{Fault, Security, is_supported};
 use crate::zone_cache::{MOST_SECONDS, Step, Trust};
 
+/// Maximum number of keys of a zone.
+const MOST_KEYS: usize = 32;
+/// Maximum size of all keys of a zone, in octets.
+const MOST_KEY_OCTETS: usize = 8 << 10;
+/// Maximum number of DS records of a zone that are used.
+const MOST_DS: usize = 8;
 /// Time for which it is stored that a zone is bogus, in seconds. RFC 9520 §3.2 requires 1 second to 5 minutes.
 const BOGUS_SECONDS: u32 = 5;
 
@@ -29,18 +35,16 @@ const BOGUS_SECONDS: u32 = 5;
 pub(crate) fn zone_of(name: &Name, context: &mut Context<'_>) -> Result<Trust, Query> {
     let anchors = context.anchors();
     let Some(anchor) = anchors.closest(name) else { return Ok(Trust::Indeterminate) };
-    let mut trust = anchor_zone(anchor, context)?;
     let depth = anchor.name.label_count();
-    let below = name.iter_suffixes().filter(|suffix| suffix.label_count() > depth);
-    let mut path: Vec<Name> = below.collect();
+    let from_anchor = name.iter_suffixes().filter(|suffix| suffix.label_count() >= depth);
+    let mut path: Vec<Name> = from_anchor.collect();
+    // The zones above a negative trust anchor do not matter.
+    if path.iter().any(|name| anchors.is_negative(name)) {
+        return Ok(Trust::Unchecked);
+    }
     path.reverse();
-    for child in std::iter::once(anchor.name.clone()).chain(path) {
-        if anchors.is_negative(&child) {
-            return Ok(Trust::Unchecked);
-        }
-        if child == anchor.name {
-            continue;
-        }
+    let mut trust = anchor_zone(anchor, context)?;
+    for child in path.into_iter().skip(1) {
         let Trust::Keys(zone) = &trust else { return Ok(trust) };
         let known = context.zones().get(&child, context.now());
         let step = match known {
@@ -86,18 +90,57 @@ fn step_to(name: &Name, zone: &Zone, context: &mut Context<'_>) -> Result<(Step,
         };
         let all: Vec<Ds<Bytes>> = set.data().filter_map(as_ds).cloned().collect();
         let (trust, seconds) = keys_of(name, &all, &[], context)?;
-        return Ok((Step::Cut(trust), seconds.min(verified.ttl)));
+        return Ok((Step::Cut(trust), seconds.min(verified.ttl.max(1))));
     }
     if let Some(alias) = alias(&response, name) {
-        // A name with an alias, and a name below a DNAME record, has no delegation.
-        return Ok(match verify(alias, zone, &mut context.checks()) {
-            Ok(verified) => (Step::Inside, verified.ttl),
-            Err(fault) => bogus(fault),
+        // A name with an alias, and a name below a DNAME record, has no delegation. An alias that was expanded from a
+        // wildcard needs the proof that the name itself does not exist.
+        let is_dname = alias.rtype == Rtype::DNAME;
+        let verified = match verify(alias, zone, &mut context.checks()) {
+            Ok(verified) => verified,
+            Err(fault) => return Ok(bogus(fault)),
+        };
+        let Some(encloser) = verified.expanded_below else {
+            return Ok((Step::Inside, verified.ttl.max(1)));
+        };
+        if is_dname {
+            return Ok(bogus(Fault::Wrong));
+        }
+        let (denial, seconds) = match denial_of(&response, zone, context) {
+            Ok(found) => found,
+            Err(fault) => return Ok(bogus(fault)),
+        };
+        let (limits, work) = context.limits_and_work();
+        let proof = denial.no_closer_name(name, &encloser, limits, work);
+        return Ok(match proof.security {
+            Security::Secure => (Step::Inside, seconds.min(verified.ttl).max(1)),
+            Security::Bogus => bogus(Fault::NoProof),
+            _ => (Step::Cut(Trust::Insecure(proof.extended_error)), seconds),
         });
     }
-    if !matches!(response.rcode, OptRcode::NOERROR | OptRcode::NXDOMAIN) {
+    if !matches!(response.rcode, Rcode::NOERROR | Rcode::NXDOMAIN) {
         return Ok((Step::Cut(Trust::Bogus(Fault::Unreachable)), 0));
     }
+    let (denial, seconds) = match denial_of(&response, zone, context) {
+        Ok(found) => found,
+        Err(fault) => return Ok(bogus(fault)),
+    };
+    let (limits, work) = context.limits_and_work();
+    Ok(match denial.delegation(name, limits, work) {
+        Ok((Delegation::Unsigned, cause)) => (Step::Cut(Trust::Insecure(cause)), seconds),
+        Ok((Delegation::None, _)) => (Step::Inside, seconds),
+        Ok((Delegation::Unproven, _)) => bogus(Fault::NoProof),
+        Err(fault) => bogus(fault),
+    })
+}
+
+/// Returns the NSEC and NSEC3 records of a response that have a valid signature of the zone, and the time for which they
+/// are valid, in seconds.
+fn denial_of(
+    response: &Response,
+    zone: &Zone,
+    context: &mut Context<'_>,
+) -> Result<(Denial, u32), Fault> {
     let mut denial = Denial::new(zone.name.clone());
     let (mut fault, mut seconds) = (Fault::NoSignature, MOST_SECONDS);
     for (_, set) in response.authority.iter() {
@@ -106,25 +149,19 @@ fn step_to(name: &Name, zone: &Zone, context: &mut Context<'_>) -> Result<(Step,
         }
         match verify(set, zone, &mut context.checks()) {
             Ok(verified) if verified.expanded_below.is_none() => {
-                seconds = seconds.min(verified.ttl);
+                seconds = seconds.min(verified.ttl.max(1));
                 denial.add(set);
             }
             Ok(_) => {}
-            Err(limit @ Fault::Limit(_)) => return Ok(bogus(limit)),
+            Err(limit @ Fault::Limit(_)) => return Err(limit),
             Err(other) => fault = fault.max(other),
         }
     }
-    if denial.is_empty() {
-        let fault = if fault == Fault::NoSignature { Fault::NoProof } else { fault };
-        return Ok(bogus(fault));
+    match denial.is_empty() {
+        true if fault == Fault::NoSignature => Err(Fault::NoProof),
+        true => Err(fault),
+        false => Ok((denial, seconds)),
     }
-    let (limits, work) = context.limits_and_work();
-    Ok(match denial.delegation(name, limits, work) {
-        Ok((Delegation::Unsigned, cause)) => (Step::Cut(Trust::Insecure(cause)), seconds),
-        Ok((Delegation::None, _)) => (Step::Inside, seconds),
-        Ok((Delegation::Unproven, _)) => bogus(Fault::NoProof),
-        Err(fault) => bogus(fault),
-    })
 }
 
 /// Returns the time for which it is stored that a zone is bogus, in seconds. A limit on the work for one response says
@@ -173,10 +210,12 @@ fn keys_of(
     let set = response.answer.get(index);
     let published = set.data().filter_map(as_dnskey);
     // Keys for other purposes, and revoked keys (RFC 5011 §2.1), sign no data.
-    let keys: Vec<Key> = published
-        .filter(|key| key.protocol() == 3 && !key.is_revoked())
-        .map(|key| Key { tag: key.key_tag(), dnskey: key.clone() })
-        .collect();
+    let keys: Vec<Key> =
+        published.filter(|key| key.protocol() == 3 && !key.is_revoked()).map(Key::copy).collect();
+    let octets: usize = keys.iter().map(|key| key.dnskey.public_key().len()).sum();
+    if keys.len() > MOST_KEYS || octets > MOST_KEY_OCTETS {
+        return bogus(Fault::Wrong);
+    }
     let most = context.limits().keys_with_one_tag;
     let same = |tag| keys.iter().filter(|key| key.tag == tag).count();
     if keys.iter().any(|key| same(key.tag) > most) {
@@ -193,7 +232,7 @@ fn keys_of(
     let entry_zone = Zone { name: name.clone(), keys: entries };
     match verify(set, &entry_zone, &mut context.checks()) {
         Ok(verified) if verified.expanded_below.is_none() => {
-            Ok((Trust::Keys(Arc::new(Zone { keys, ..entry_zone })), verified.ttl))
+            Ok((Trust::Keys(Arc::new(Zone { keys, ..entry_zone })), verified.ttl.max(1)))
         }
         Ok(_) => bogus(Fault::Wrong),
         Err(fault) => bogus(fault),
@@ -214,7 +253,7 @@ fn usable(ds: &[Ds<Bytes>], with_sha1: bool) -> Result<Vec<Ds<Bytes>>, ExtendedE
     if known().next().is_none() {
         return Err(ExtendedErrorCode::UNSUPPORTED_DNSKEY_ALGORITHM);
     }
-    let strong: Vec<_> = known().filter(is_strong).cloned().collect();
+    let strong: Vec<_> = known().filter(is_strong).take(MOST_DS).cloned().collect();
     if !strong.is_empty() {
         return Ok(strong);
     }

@@ -41,10 +41,7 @@ impl<O: ResolverIo> Resolver<O> {
         let is_unfinished = answer.kind() == AnswerKind::Unfinished;
         let end = is_unfinished.then(|| answer.target().to_vec());
         let end = end.and_then(|end| dnssec::Name::from_octets(end.into()).ok());
-        let validation = Validation::new(&Bytes::copy_from_slice(bytes), end.as_ref());
-        let Ok(validation) = validation else {
-            return self.complete(id, None, Failure::Bogus(ede::DNSSEC_BOGUS));
-        };
+        let validation = Validation::new(Bytes::copy_from_slice(bytes), end.as_ref());
         let State::Udp(udp) = &mut fetch.state else { return };
         let before = std::mem::take(udp);
         fetch.state = State::Validating(Box::new(Validating { answer, waiting: None, before }));
