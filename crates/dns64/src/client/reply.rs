@@ -107,8 +107,7 @@ impl ReplyFrame {
             Reply::Pass { aliases, last, strip: Strip::Nothing, .. }
                 if aliases.is_empty() && alias.is_none() && !self.rewrites_hints(last, rules) =>
             {
-                let ad =
-                    rules.ad != AdSource::None && self.requests_ad && last.answer.is_authentic();
+                let ad = rules.ad != AdSource::None && self.requests_ad && last.is_authentic();
                 self.write_copy(out, last, ad);
             }
             Reply::Synthesize { aliases, a, ttl_limit, .. }
@@ -133,7 +132,7 @@ impl ReplyFrame {
     /// True if this server has validated everything from which the reply is composed, and the client requests AD. A
     /// synthesized answer has AD only for clients with DO, and only if `break-dnssec` is on (RFC 6147 §5.5).
     fn is_validated(&self, reply: &Reply<'_>, rules: &Rules<'_>, known: &[Outcome]) -> bool {
-        let is_authentic = |kept: &CachedAnswer| kept.answer.is_authentic();
+        let is_authentic = CachedAnswer::is_authentic;
         rules.ad == AdSource::Validation
             && match *reply {
                 Reply::Pass { aliases, last, strip: Strip::Nothing, .. } => {
@@ -160,10 +159,10 @@ impl ReplyFrame {
                 Some(ede::INVALID_DATA)
             }
             Reply::Error { cause: Cause::Failed(Failure::NoUpstream), .. } => Some(ede::NOT_READY),
-            Reply::Error { cause: Cause::Failed(Failure::Bogus(code)), .. } => Some(code),
-            Reply::Error { cause: Cause::Failed(Failure::NotValidated), .. } => {
-                Some(ede::DNSSEC_INDETERMINATE)
-            }
+            Reply::Error {
+                cause: Cause::Failed(Failure::Bogus(code) | Failure::NotValidated(code)),
+                ..
+            } => Some(code),
             Reply::Error { cause: Cause::Failed(_), .. } => None,
             Reply::Local(answer) => answer.extended_error,
             Reply::Error { extended_error, .. } => extended_error,

@@ -813,8 +813,8 @@ pub(crate) enum UpstreamOrder {
 pub(crate) struct DnssecKeys {
     /// Validate the upstreams' answers, and answer with SERVFAIL if an answer is bogus.
     pub(crate) validate: bool,
-    /// File with trust anchors: DS and DNSKEY records, one per line. They replace the built-in trust anchors of the root
-    /// zone. A reload reads the file again.
+    /// File with trust anchors: DS and DNSKEY records, one per line, or the XML format of IANA (RFC 9718). They replace
+    /// the built-in trust anchors of the root zone. A reload reads the file again.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub(crate) trust_anchors: Option<Spanned<PathBuf>>,
@@ -884,6 +884,10 @@ pub struct UpstreamKeys {
     pub(crate) xdp: bool,
 }
 
+fn yes() -> bool {
+    true
+}
+
 fn is_true(value: &bool) -> bool {
     *value
 }
@@ -927,4 +931,7 @@ pub(crate) struct ForwardKeys {
     /// `[dns64]` applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<Mode>,
+    /// With `false`, answers for this domain are not validated, even if `validate` in `[dnssec]` is on.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub(crate) validate: bool,
 }

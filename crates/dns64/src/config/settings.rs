@@ -21,6 +21,7 @@ use dns64_import::{MAX_THREADS, read_file};
 use dnssec::{Limits, TrustAnchors, Validator};
 use ipnet::IpNet;
 use net::address::{HostAddr, ServiceAddr};
+use net::clock;
 use toml::Spanned;
 use toml_faults::line_of;
 use units::Nanos;
@@ -474,23 +475,27 @@ impl Checker<'_> {
                 let text = read_file(file).map_err(|error| {
                     self.invalid(path, format!("cannot read {}: {error}", file.display()))
                 })?;
-                TrustAnchors::from_lines(&text)
-                    .map_err(|error| self.invalid(path, format!("{}: {error}", file.display())))?
+                let read = match text.trim_start().starts_with('<') {
+                    true => TrustAnchors::from_xml(&text, clock::wall().0 / Nanos::SECOND.0),
+                    false => TrustAnchors::from_lines(&text),
+                };
+                read.map_err(|error| self.invalid(path, format!("{}: {error}", file.display())))?
             }
         };
-        let negative: Result<Vec<dnssec::Name>, ConfigError> = keys
-            .negative_trust_anchors
-            .iter()
-            .map(|domain| {
-                domain_name(domain.get_ref())
-                    .and_then(|name| {
-                        dnssec::Name::from_octets(name.wire().to_vec().into())
-                            .map_err(|error| error.to_string())
-                    })
-                    .map_err(|reason| self.invalid(domain, reason))
-            })
-            .collect();
-        let anchors = anchors.with_negative(negative?);
+        let name_of = |domain: &Spanned<String>| {
+            let octets = |name: LowerName| name.wire().to_vec().into();
+            domain_name(domain.get_ref())
+                .and_then(|name| {
+                    dnssec::Name::from_octets(octets(name)).map_err(|error| error.to_string())
+                })
+                .map_err(|reason| self.invalid(domain, reason))
+        };
+        let negative: Result<Vec<dnssec::Name>, ConfigError> =
+            keys.negative_trust_anchors.iter().map(name_of).collect();
+        let unsigned = config.forwards.iter().filter(|forward| !forward.validate);
+        let unsigned: Result<Vec<_>, _> =
+            unsigned.map(|forward| name_of(&forward.domain)).collect();
+        let anchors = anchors.with_negative(negative?).with_negative(unsigned?);
         Ok(Some(Arc::new(Validator::new(anchors, Limits::default(), VALIDATED_NAMES))))
     }
 

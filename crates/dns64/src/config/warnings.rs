@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use toml_faults::{line_at, line_of, strings};
 
 use super::error::RESOLV_CONF;
-use super::keys::DomainKeys;
+use super::keys::{DomainKeys, ForwardKeys};
 use super::networks::NamedNetworks;
 use super::policies::{NOT_GLOBAL, prefix_locations};
 use super::settings::{Settings, covers_all_clients};
@@ -52,7 +52,25 @@ impl Settings {
         self.warn_of_groups(&mut warnings);
         self.warn_of_domains(&mut warnings);
         self.warn_of_ranges(&mut warnings);
+        warnings.extend(self.validated_forwards());
         warnings
+    }
+
+    /// Warns of domains with separate upstreams that are validated. If the domain does not exist in the public DNS, the
+    /// signed zone above it proves that, and all answers are bogus.
+    fn validated_forwards(&self) -> Vec<String> {
+        let is_validated = |forward: &&ForwardKeys| {
+            self.validator.is_some() && forward.validate && !forward.upstreams.is_empty()
+        };
+        let warning = |forward: &ForwardKeys| {
+            format!(
+                "{}: {} is validated: set validate = false if it is a private domain, because the signed zone above it \
+                 proves that it does not exist",
+                at(&self.source, line_at(self.text(), forward.domain.span().start)),
+                forward.domain.get_ref()
+            )
+        };
+        self.config.forwards.iter().filter(is_validated).map(warning).collect()
     }
 
     /// Warns of networks in which address bits after the prefix length are set.
@@ -171,6 +189,23 @@ mod tests {
             let access = "[access]\nallow = ['::/0']\nopen-resolver = true";
             let found = warnings(&format!("listen = [{listen}]\n{access}")).concat();
             assert_eq!(found.contains("an open resolver"), is_open, "{listen}: {found}");
+        }
+    }
+
+    #[test]
+    fn validated_private_domains_are_named_with_their_line() {
+        for (validate, of_forward, upstreams, warns) in [
+            (true, "", "['own']", true),
+            (true, "validate = false", "['own']", false),
+            (true, "", "[]", false),
+            (false, "", "['own']", false),
+        ] {
+            let text = format!(
+                "[dnssec]\nvalidate = {validate}\n[[upstream]]\nname = 'own'\naddress = '192.0.2.9'\n\
+                 [[forward]]\ndomain = 'corp.example'\nupstreams = {upstreams}\n{of_forward}\n"
+            );
+            let found = warnings(&text).concat();
+            assert_eq!(found.contains("test.toml:7: corp.example is validated"), warns, "{found}");
         }
     }
 

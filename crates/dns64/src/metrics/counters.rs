@@ -157,6 +157,14 @@ counters! {
         Bogus "bogus",
         ValidationOverload "overload",
     }
+    "validation_limits", "Validations that ended at a limit: signature checks, failed checks, keys with one tag, NSEC3 hashes, queries, CPU time", "limit" {
+        LimitChecks "checks",
+        LimitFailedChecks "failed-checks",
+        LimitKeys "keys",
+        LimitHashes "hashes",
+        LimitQueries "queries",
+        LimitTime "time",
+    }
 }
 
 /// Number of event counters per thread.

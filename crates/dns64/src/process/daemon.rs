@@ -421,7 +421,9 @@ fn drop_privileges(
     if harden::drop_root(config.user.as_deref(), &made)? {
         tracing::warn!("running as root without capabilities; set `user`, or use the systemd unit");
     }
-    let confined = harden::confine(NeededFiles { config: file, resolv_conf, socket, log })?;
+    let trust_anchors = config.dnssec.trust_anchors.as_ref().map(|file| file.get_ref().as_path());
+    let needed = NeededFiles { config: file, trust_anchors, resolv_conf, socket, log };
+    let confined = harden::confine(needed)?;
     let word = |is_on: bool| if is_on { "on" } else { "not available" };
     let (files, calls) = (word(confined.files), word(confined.calls));
     tracing::info!("confined: landlock {files}, system call filter {calls}");

@@ -99,8 +99,8 @@ fn drop_capabilities() -> Result<(), HardenError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confinement {
     /// True if access to files is restricted (landlock). The process can then read only the folders
-    /// of the configuration, the system's random number devices and, if needed, the possible
-    /// targets of resolv.conf. It can write only into the folder of the query log, and remove only
+    /// of the configuration and of the trust anchors, the system's random number devices and, if
+    /// needed, the possible targets of resolv.conf. It can write only into the folder of the query log, and remove only
     /// files in the folder of the control socket.
     pub files: bool,
     /// True if system calls are filtered (seccomp). Calls that start programs, change the system or
@@ -113,6 +113,8 @@ pub(super) struct Confinement {
 pub(super) struct NeededFiles<'a> {
     /// Configuration file, which each reload reads.
     pub config: Option<&'a Path>,
+    /// File with trust anchors, which each reload reads.
+    pub trust_anchors: Option<&'a Path>,
     /// The system's resolv.conf, which other programs replace.
     pub resolv_conf: Option<&'a Path>,
     /// File of the control socket, which is removed at shutdown.
@@ -172,7 +174,7 @@ fn confine_files(needed: NeededFiles<'_>) -> Result<bool, HardenError> {
     // An editor may replace the file with a new file of the same name. The folder of the file must
     // therefore stay readable. If the file is a link, the folder of its target must also stay
     // readable.
-    let readable = needed.config.into_iter().flat_map(|file| {
+    let readable = needed.config.into_iter().chain(needed.trust_anchors).flat_map(|file| {
         [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]
     });
     // Other programs replace resolv.conf. The new file may be a link into a different folder, which
@@ -319,6 +321,9 @@ mod tests {
         std::fs::write(target.path().join("real.toml"), "").unwrap();
         std::os::unix::fs::symlink(target.path().join("real.toml"), &inside).unwrap();
         let elsewhere = tempfile::NamedTempFile::new().unwrap();
+        let of_anchors = tempfile::tempdir().unwrap();
+        let anchors = of_anchors.path().join("anchors");
+        std::fs::write(&anchors, "").unwrap();
         let [run, logs, far] = [(); 3].map(|()| tempfile::tempdir().unwrap());
         let (socket, log) = (run.path().join("control.sock"), logs.path().join("queries.log"));
         let reader = far.path().join("dnstap.sock");
@@ -333,6 +338,7 @@ mod tests {
                 let has_landlock = has_landlock();
                 let needed = NeededFiles {
                     config: Some(&inside),
+                    trust_anchors: Some(&anchors),
                     socket: Some(&socket),
                     log: Some(&log),
                     ..NeededFiles::default()
@@ -344,7 +350,7 @@ mod tests {
                     "the kernel says whether it has seccomp"
                 );
                 assert_eq!(confined.files, has_landlock, "landlock is used if the kernel has it");
-                assert!(std::fs::read(&inside).is_ok());
+                assert!(std::fs::read(&inside).is_ok() && std::fs::read(&anchors).is_ok());
                 for random in RANDOM {
                     assert!(std::fs::File::open(random).is_ok(), "{random}");
                 }

@@ -85,6 +85,8 @@ pub(crate) struct Answer {
     target_len: u8,
     kind: AnswerKind,
     signed: bool,
+    /// True if DNSSEC validation by this server has found the answer secure.
+    secure: bool,
 }
 
 /// One resource record of an answer: all its fields except the owner name.
@@ -224,6 +226,7 @@ impl Answer {
             target_len: target_len as u8,
             kind,
             signed: facts.signed || survey.signed_authority,
+            secure: false,
         }
     }
 
@@ -254,6 +257,10 @@ impl Answer {
     pub(crate) fn is_signed(&self) -> bool {
         self.signed
     }
+    /// True if DNSSEC validation by this server has found the answer secure.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.secure
+    }
     /// True if the upstream set AD, which reports the answer as validated.
     pub(crate) fn is_authentic(&self) -> bool {
         self.octets[3] & 0x20 != 0
@@ -268,7 +275,7 @@ impl Answer {
     pub(crate) fn set_verdict(&mut self, verdict: &Verdict) {
         let is_secure = verdict.security == Security::Secure;
         self.set_authentic(is_secure);
-        self.signed = is_secure;
+        (self.signed, self.secure) = (is_secure, is_secure);
         self.ttl = self.ttl.min(verdict.ttl);
         let offsets: Vec<usize> = self.ttl_offsets().collect();
         for offset in offsets {

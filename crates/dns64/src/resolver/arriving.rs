@@ -79,7 +79,17 @@ impl<O: ResolverIo> Resolver<O> {
     ) {
         let port = at.port;
         let disliked = dislikes(message);
-        let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) else { return };
+        let Some(fetch) = self.fetches.get(id) else { return };
+        let is_validated = fetch.query.is_validated;
+        if matches!(fetch.state, State::Validating(_)) {
+            self.outside.forget(at);
+            if let Some(bytes) = bytes.filter(|_| !message.is_truncated()) {
+                self.keep_for_later(id, bytes);
+            }
+            return;
+        }
+        let needs_edns = self.settings.validator.is_some() && fetch.query.needs_signatures();
+        let Some(udp) = fetch.state.udp() else { return };
         let sent = udp.sent(at);
         let had_edns = sent.is_some_and(|attempt| attempt.form.edns);
         let in_lower_case = sent.is_some_and(|attempt| !attempt.form.random_case);
@@ -109,11 +119,20 @@ impl<O: ResolverIo> Resolver<O> {
             // The server has also been queried without EDNS, and the answer to that query decides.
             return;
         }
-        if disliked && had_edns && !speaks_edns(message) {
+        if disliked && had_edns && !speaks_edns(message) && !needs_edns {
             // The server may predate EDNS (RFC 6891 §6.2.2) or reject the question. Its answer to a
             // query without EDNS shows which is the case.
             udp.ask_without_edns(port.server);
             return self.attempt_at(id, port.server);
+        }
+        if is_validated {
+            // A second response to the same query must not delay the fetch.
+            self.outside.forget(at);
+            if let Some(udp) = self.fetches.get(id).and_then(|fetch| fetch.state.udp()) {
+                for attempt in udp.attempts.iter_mut().filter(|attempt| attempt.at == at) {
+                    attempt.expired = true;
+                }
+            }
         }
         let usable = match bytes {
             Some(bytes) => self.on_answer(id, bytes),
@@ -194,7 +213,7 @@ impl<O: ResolverIo> Resolver<O> {
     }
 
     /// Processes a message that repeats the correct question. Returns true if the message is an answer.
-    fn on_answer(&mut self, id: FetchId, bytes: &[u8]) -> bool {
+    pub(super) fn on_answer(&mut self, id: FetchId, bytes: &[u8]) -> bool {
         let Some(fetch) = self.fetches.get(id) else { return true };
         let metrics = self.common.metrics.worker(self.worker);
         #[cfg(test)]

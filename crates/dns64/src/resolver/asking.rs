@@ -46,12 +46,14 @@ impl<O: ResolverIo> Resolver<O> {
         let forwarding = self.settings.config.forwarding;
         let timeout = Nanos::from(self.settings.timeout());
         let route = self.settings.route_of(question.name(), question.qtype());
-        let deadline = self.now + timeout + GRACE;
         let key = question.to_key();
         let is_validated = self.validates(&key);
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let query = UpstreamQuery::new(key, is_validated, random_case);
-        let fetch = Fetch::new(query, hash, route, ticket, deadline, State::OtherWorker);
+        // A validation needs further queries.
+        let latest = self.now + if is_validated { timeout + timeout } else { timeout };
+        let deadline = latest + GRACE;
+        let fetch = Fetch::new(query, hash, route, ticket, deadline, latest, State::OtherWorker);
         let (id, fetch) = self.fetches.insert(fetch);
         self.budget.enter(ticket);
         self.current = Some(id);
@@ -130,7 +132,8 @@ impl<O: ResolverIo> Resolver<O> {
             return;
         }
         udp.try_server(number);
-        let form = form(udp, number, server, self.now);
+        let needs_edns = self.settings.validator.is_some() && fetch.query.needs_signatures();
+        let form = form(udp, number, server, self.now, needs_edns);
         let doubled = Nanos(server.patience().0 << udp.attempts.len().min(4));
         let query = &fetch.query;
         match self
@@ -213,7 +216,8 @@ impl<O: ResolverIo> Resolver<O> {
     pub(super) fn query_over_tcp(&mut self, id: FetchId, number: ServerId, cause: TcpCause) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };
-        let form = form(udp, number, self.upstreams.server(number), self.now);
+        let needs_edns = self.settings.validator.is_some() && fetch.query.needs_signatures();
+        let form = form(udp, number, self.upstreams.server(number), self.now, needs_edns);
         let mut query = Vec::with_capacity(fetch.query.len());
         fetch.query.write(rand::Rng::next_u32(&mut self.rng) as u16, form, &mut query);
         // Leave time for another server, or for querying this one in lower case.
@@ -320,10 +324,19 @@ impl<O: ResolverIo> Resolver<O> {
             self.outside.forget(attempt.at);
         }
         let elsewhere = matches!(state, State::OtherWorker);
-        let failure = state.cause_of(failure);
+        let (failure, bogus) = (state.cause_of(failure), state.bogus());
         let answer = preferred_answer(answer, state.into_fallback());
-        // An unreachable upstream proves nothing about the name.
-        if failure != Failure::Unreachable {
+        let is_error = answer.as_ref().is_none_or(|answer| answer.kind() == AnswerKind::Failed);
+        let (answer, failure) = match (bogus, failure) {
+            // An error of another upstream does not replace the result of the validation.
+            (Some(code), _) if is_error => (None, Failure::Bogus(code)),
+            (None, Failure::Bogus(_) | Failure::NotValidated(_)) => (None, failure),
+            _ => (answer, failure),
+        };
+        // An unreachable upstream proves nothing about the name, and neither does a validation.
+        let proves_nothing =
+            matches!(failure, Failure::Unreachable | Failure::Bogus(_) | Failure::NotValidated(_));
+        if answer.is_some() || !proves_nothing {
             self.note(&key, answer.as_deref());
         }
         let outcome = self.outcome(key, answer, failure, elsewhere);
@@ -413,9 +426,9 @@ impl<O: ResolverIo> Resolver<O> {
 
 /// Returns the form of the next query to a server: whether the query uses EDNS, and whether the letter case of its name
 /// is random.
-fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos) -> QueryForm {
+fn form(udp: &Udp, number: ServerId, server: &Server, now: Nanos, needs_edns: bool) -> QueryForm {
     QueryForm {
-        edns: udp.plain != Some(number) && server.uses_edns(now),
+        edns: needs_edns || (udp.plain != Some(number) && server.uses_edns(now)),
         random_case: udp.lower_case != Some(number) && server.keeps_case(now),
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle, EntryAction, EntryResult};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use units::Nanos;
+use wire::view::rtype;
 
 use crate::name::{Key, KeyBuf, LowerName, is_at_or_below};
 use crate::resolver::answer::{Answer, AnswerKind};
@@ -276,7 +277,9 @@ impl Cache {
     /// that the queried name exists, even if the RCODE is NXDOMAIN.
     fn record_existence(&self, key: &Key, answer: &Arc<Answer>, now: Nanos) {
         let denies = answer.kind() == AnswerKind::NxDomain && !answer.has_aliases();
+        // The answer to a query for DS records can come from other upstreams than that for other types.
         if answer.kind() == AnswerKind::Failed
+            || key.qtype() == rtype::DS
             || !(denies || self.has_nonexistent_names.load(Ordering::Relaxed))
         {
             return;

@@ -68,6 +68,8 @@ pub(super) struct Fetch {
     pub(super) ticket: AdmissionTicket,
     /// Time at which the fetch ends, with or without an answer.
     pub(super) deadline: Nanos,
+    /// Latest possible value of `deadline`. A validation extends the deadline up to this time.
+    pub(super) latest: Nanos,
     /// Time at which the most recently set timer of the fetch fires. Timers that fire earlier are outdated.
     pub(super) due: Nanos,
     pub(super) waiters: Waiters,
@@ -98,6 +100,8 @@ pub(super) struct Validating {
     pub(super) answer: Answer,
     /// The validation and the query that it needs, while it waits for the response.
     pub(super) waiting: Option<(ValidationTask, dnssec::Query)>,
+    /// Responses that arrived during the validation. They are used if the answer is bogus.
+    pub(super) later: Vec<Vec<u8>>,
     /// State of the fetch over UDP. The fetch returns to this state if the answer is bogus and another server can be
     /// queried.
     pub(super) before: Udp,
@@ -118,6 +122,8 @@ pub(super) struct Udp {
     pub(super) fallback: Option<Arc<Answer>>,
     /// True if a response was malformed.
     pub(super) was_malformed: bool,
+    /// Extended DNS error of an answer that DNSSEC validation rejected.
+    pub(super) bogus: Option<u16>,
     /// True if the fetch ends because no upstream is reachable.
     pub(super) unreachable: bool,
 }
@@ -170,6 +176,7 @@ impl Fetch {
         route: RouteId,
         ticket: AdmissionTicket,
         deadline: Nanos,
+        latest: Nanos,
         state: State,
     ) -> Fetch {
         let (waiters, release_due) = (Waiters::new(), NEVER);
@@ -178,6 +185,7 @@ impl Fetch {
             route,
             ticket,
             deadline,
+            latest,
             due: deadline,
             waiters,
             release_due,
@@ -231,7 +239,10 @@ impl State {
     pub(super) fn unanswered_failure(&self) -> Failure {
         match self {
             State::Tcp(tcp) if !tcp.begun.load(Ordering::Relaxed) => Failure::Overload,
-            State::Validating(_) => Failure::Bogus(ede::NO_REACHABLE_AUTHORITY),
+            State::Validating(validating) if validating.waiting.is_some() => {
+                Failure::NotValidated(ede::NO_REACHABLE_AUTHORITY)
+            }
+            State::Validating(_) => Failure::NotValidated(ede::DNSSEC_INDETERMINATE),
             _ => Failure::Timeout,
         }
     }
@@ -259,6 +270,14 @@ impl State {
     pub(super) fn cause_of(&mut self, failure: Failure) -> Failure {
         let was_malformed = self.udp().is_some_and(|udp| udp.was_malformed);
         if was_malformed && failure == Failure::Timeout { Failure::Malformed } else { failure }
+    }
+
+    /// Returns the extended DNS error of an answer that DNSSEC validation rejected.
+    pub(super) fn bogus(&mut self) -> Option<u16> {
+        match self {
+            State::Validating(validating) => validating.before.bogus,
+            state => state.udp().and_then(|udp| udp.bogus),
+        }
     }
 
     /// Returns the servers that were queried, over UDP or TCP; a server may occur twice.
@@ -376,6 +395,11 @@ impl UpstreamQuery {
             Some(sent) => *question == *sent,
             None => is_question(question, self.key.question()),
         }
+    }
+
+    /// True if the answer needs signatures: it is validated, or the query has DO.
+    pub(super) fn needs_signatures(&self) -> bool {
+        self.is_validated || self.key.dnssec_ok()
     }
 
     /// Returns the maximum length of the query in octets.

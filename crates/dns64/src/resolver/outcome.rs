@@ -21,8 +21,9 @@ pub(crate) enum Failure {
     NoUpstream,
     /// DNSSEC validation rejected the answer. The value is the extended DNS error (RFC 8914) that explains the reason.
     Bogus(u16),
-    /// The answer was not validated, because too many validations waited.
-    NotValidated,
+    /// The answer was not validated: too many validations waited, or the DS or DNSKEY records could not be fetched. The
+    /// value is the extended DNS error that explains the reason.
+    NotValidated(u16),
 }
 
 /// Outcome of a fetch.
@@ -67,6 +68,12 @@ impl CachedAnswer {
     /// Creates an entry with age 0 for an answer that has just arrived.
     pub(crate) fn fresh(answer: Arc<Answer>) -> CachedAnswer {
         CachedAnswer { answer, age: 0, stale: false, doubted: None }
+    }
+
+    /// True if the answer is marked as validated. The signatures of a stale answer may have expired.
+    #[inline]
+    pub(crate) fn is_authentic(&self) -> bool {
+        self.answer.is_authentic() && !self.stale
     }
 
     /// For an error response, returns its age in seconds. For a stale answer, returns the number of seconds since a

@@ -201,7 +201,7 @@ fn found(outcome: &Outcome) -> &'static str {
         Outcome::Failed(Failure::Unreachable) => "unreachable",
         Outcome::Failed(Failure::NoUpstream) => "no-upstream",
         Outcome::Failed(Failure::Bogus(_)) => "bogus",
-        Outcome::Failed(Failure::NotValidated) => "not-validated",
+        Outcome::Failed(Failure::NotValidated(_)) => "not-validated",
     }
 }
 

@@ -26,8 +26,8 @@ pub(super) enum WorkerMessage {
     TcpAnswer { fetch: FetchId, message: Result<Vec<u8>, TcpFailure> },
     /// A datagram for a port of this worker that arrived on the AF_XDP rings of a different worker.
     Answer { port: PortId, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, may_be_joined: bool },
-    /// The result of a step of a validation.
-    Validation(ValidationTask, Progress),
+    /// The result of a step of a validation; `None` if it panicked.
+    Validation(ValidationTask, Option<Progress>),
     /// The result of a fetch that another worker performed.
     Completed(Key, Outcome),
 }

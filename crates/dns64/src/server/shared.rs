@@ -82,7 +82,14 @@ impl Shared {
     pub(super) fn replace(&self, settings: &Settings) {
         loop {
             let live = self.live.load_full();
-            self.settings.store(Arc::new(settings.with_prefixes(&live)));
+            let mut next = settings.with_prefixes(&live);
+            // The validation threads exist only if the server started with validation.
+            next.validator = match (&self.settings.load().validator, next.validator) {
+                (None, _) => None,
+                (Some(current), None) => Some(Arc::clone(current)),
+                (Some(_), next) => next,
+            };
+            self.settings.store(Arc::new(next));
             // In the meantime, another thread may have published prefixes for the old settings.
             if Arc::ptr_eq(&live, &self.live.load()) {
                 break;

@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dnssec::Progress;
 use net::clock;
+use nix::time::{ClockId, clock_gettime};
 use units::Nanos;
 
-use crate::guard::guard_thread;
+use crate::guard::{self, guard_thread};
 use crate::resolver::outside::ValidationTask;
 
 /// Maximum number of validations that wait for a thread. A step usually takes less than 0.2 ms, so that the wait is at
@@ -51,7 +52,7 @@ impl Queues {
     /// Returns an error if the system cannot create a thread.
     pub(super) fn start(
         self,
-        deliver: impl Fn(ValidationTask, Progress) -> bool + Clone + Send + 'static,
+        deliver: impl Fn(ValidationTask, Option<Progress>) -> bool + Clone + Send + 'static,
     ) -> io::Result<()> {
         for (number, queue) in self.0.into_iter().enumerate() {
             let deliver = deliver.clone();
@@ -63,15 +64,28 @@ impl Queues {
     }
 }
 
-fn run(queue: &Receiver<ValidationTask>, deliver: impl Fn(ValidationTask, Progress) -> bool) {
+fn run(
+    queue: &Receiver<ValidationTask>,
+    deliver: impl Fn(ValidationTask, Option<Progress>) -> bool,
+) {
     while let Ok(mut task) = queue.recv() {
-        let (begun, spent) = (Instant::now(), task.spent);
-        let is_over = || spent + begun.elapsed() > MOST_TIME;
+        let (begun, spent) = (cpu_time(), task.spent);
+        let used = || cpu_time().saturating_sub(begun);
+        let is_over = || spent + used() > MOST_TIME;
         let now = clock::wall().0 / Nanos::SECOND.0;
-        let progress = task.validation.step(&task.validator, now, &is_over);
-        task.spent += begun.elapsed();
-        if !deliver(task, progress) {
+        let ValidationTask { validation, validator, .. } = &mut task;
+        let progress = guard::catch(|| validation.step(validator, now, &is_over));
+        if let Err(panic) = &progress {
+            tracing::error!("defect in the validation of an answer: {panic}");
+        }
+        task.spent += used();
+        if !deliver(task, progress.ok()) {
             return;
         }
     }
+}
+
+/// Returns the CPU time of this thread.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }

@@ -559,6 +559,12 @@ fn conclude<'a>(
         _ => unchanged_reply(aaaa.earlier, aaaa.last),
     };
     match found.answer.kind() {
+        // The zone is signed, so the absence of AAAA records must be proven (RFC 6147 §5.5).
+        AnswerKind::Data
+            if matches!(reason, Reason::Rcode | Reason::Timeout) && found.answer.is_secure() =>
+        {
+            unchanged_reply(aaaa.earlier, aaaa.last)
+        }
         AnswerKind::Data => {
             let denied = aaaa.last.kept();
             let signed =

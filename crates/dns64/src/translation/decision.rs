@@ -180,7 +180,7 @@ impl Decision {
                 Cause::NoPrefix => Decision::NoPrefixKnown,
                 Cause::Failed(Failure::Timeout | Failure::Unreachable) => Decision::Timeout,
                 Cause::Failed(Failure::AliasLoop) => Decision::AliasLoop,
-                Cause::Failed(Failure::Overload | Failure::NotValidated) => Decision::Overload,
+                Cause::Failed(Failure::Overload | Failure::NotValidated(_)) => Decision::Overload,
                 Cause::Failed(Failure::NoUpstream) => Decision::NoUpstream,
             },
         }

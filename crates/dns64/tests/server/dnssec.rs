@@ -41,7 +41,7 @@ fn answer(world: &World, q: &Asked) -> Vec<Act> {
             .response(&owner(q), q.qtype)
             .map_or(Vec::new(), |message| with_id(q, &message));
     }
-    let is_signed = name.ends_with("signed.test") && !name.starts_with("bad");
+    let is_signed = name.ends_with("signed.test") && !name.contains("bad");
     let sign = |text: &str| if is_signed { zone.sign(text) } else { signed::records(text) };
     let address = match q.qtype {
         Rtype::A => Some(format!("{name}. A 192.0.2.1")),
@@ -176,6 +176,27 @@ fn keys_that_cannot_be_fetched_are_no_reason_to_trust() {
         1,
         "other zones are not affected"
     );
+}
+
+/// A private domain below a signed one: its answers are bogus unless the domain is exempt.
+#[test]
+fn a_forward_can_be_exempt() {
+    let world = world();
+    let upstream = upstream(&world);
+    let (folder, port) = (tempfile::tempdir().unwrap(), upstream.address.port());
+    let file = folder.path().join("anchors");
+    std::fs::write(&file, world.anchor()).unwrap();
+    let own = format!("[[upstream]]\nname = 'own'\naddress = '127.0.0.1'\nport = {port}\n");
+    let rcode = |line: &str| {
+        let text = format!(
+            "{PREFIX}[dnssec]\nvalidate = true\ntrust-anchors = '{}'\n{own}[[forward]]\ndomain = 'bad.signed.test'\n\
+             upstreams = ['own']\n{line}\n",
+            file.display()
+        );
+        outcome(&server(&[], &text), &ask("www.bad.signed.test", Rtype::A)).0
+    };
+    assert_eq!(rcode(""), Rcode::SERVFAIL);
+    assert_eq!(rcode("validate = false"), Rcode::NOERROR);
 }
 
 #[test]
