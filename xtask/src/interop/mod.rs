@@ -6,6 +6,7 @@ mod campaign;
 mod clients;
 mod conform;
 mod dns64d;
+mod dnssec;
 mod dnstap;
 mod gate;
 mod harness;
@@ -58,7 +59,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let short = short.chain(xdp::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
     let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
     let short = short.chain(attack::TESTS).chain(shares::TESTS);
-    let short = short.chain(try_server::TESTS).chain(memory::TESTS);
+    let short = short.chain(try_server::TESTS).chain(memory::TESTS).chain(dnssec::TESTS);
     let rates = mlrsearch::TESTS.iter().chain(clients::RATES).chain(campaign::TESTS);
     long.chain(short).chain(rates).chain(gate::TESTS)
 }
