@@ -21,7 +21,7 @@ pub(crate) struct WorkerId(pub usize);
 /// to an earlier query is not mistaken for an answer to the current query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId {
-    pub(crate) index: usize,
+    pub(crate) index: u32,
     pub(crate) serial: u32,
 }
 

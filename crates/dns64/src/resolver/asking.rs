@@ -50,10 +50,10 @@ impl<O: ResolverIo> Resolver<O> {
         let is_validated = self.validates(&key);
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let query = UpstreamQuery::new(key, is_validated, random_case);
-        // A validation needs further queries.
-        let latest = self.now + if is_validated { timeout + timeout } else { timeout };
-        let deadline = latest + GRACE;
-        let fetch = Fetch::new(query, hash, route, ticket, deadline, latest, State::OtherWorker);
+        // A validation needs further queries, and extends the deadline once.
+        let most = if is_validated { timeout + timeout } else { timeout };
+        let deadline = self.now + most + GRACE;
+        let fetch = Fetch::new(query, hash, route, ticket, deadline, State::OtherWorker);
         let (id, fetch) = self.fetches.insert(fetch);
         self.budget.enter(ticket);
         self.current = Some(id);

@@ -277,10 +277,10 @@ impl Cache {
     /// that the queried name exists, even if the RCODE is NXDOMAIN.
     fn record_existence(&self, key: &Key, answer: &Arc<Answer>, now: Nanos) {
         let denies = answer.kind() == AnswerKind::NxDomain && !answer.has_aliases();
-        // The answer to a query for DS records can come from other upstreams than that for other types.
         if answer.kind() == AnswerKind::Failed
-            || key.qtype() == rtype::DS
             || !(denies || self.has_nonexistent_names.load(Ordering::Relaxed))
+            // The answer to a query for DS records can come from other upstreams than that for other types.
+            || key.qtype() == rtype::DS
         {
             return;
         }

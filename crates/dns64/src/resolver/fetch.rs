@@ -68,8 +68,6 @@ pub(super) struct Fetch {
     pub(super) ticket: AdmissionTicket,
     /// Time at which the fetch ends, with or without an answer.
     pub(super) deadline: Nanos,
-    /// Latest possible value of `deadline`. A validation extends the deadline up to this time.
-    pub(super) latest: Nanos,
     /// Time at which the most recently set timer of the fetch fires. Timers that fire earlier are outdated.
     pub(super) due: Nanos,
     pub(super) waiters: Waiters,
@@ -124,6 +122,8 @@ pub(super) struct Udp {
     pub(super) was_malformed: bool,
     /// Extended DNS error of an answer that DNSSEC validation rejected.
     pub(super) bogus: Option<u16>,
+    /// True if a validation has extended the deadline of the fetch.
+    pub(super) is_extended: bool,
     /// True if the fetch ends because no upstream is reachable.
     pub(super) unreachable: bool,
 }
@@ -176,7 +176,6 @@ impl Fetch {
         route: RouteId,
         ticket: AdmissionTicket,
         deadline: Nanos,
-        latest: Nanos,
         state: State,
     ) -> Fetch {
         let (waiters, release_due) = (Waiters::new(), NEVER);
@@ -185,7 +184,6 @@ impl Fetch {
             route,
             ticket,
             deadline,
-            latest,
             due: deadline,
             waiters,
             release_due,

@@ -141,7 +141,7 @@ mod tests {
         let ticket = Budget::new().ticket(ClientId(0), &[0], slots, Nanos(0));
         let new = |name: &str, hash: KeyHash| {
             let query = UpstreamQuery::new(key(name), false, None::<&mut rand::rngs::StdRng>);
-            Fetch::new(query, hash, RouteId(0), ticket, Nanos(0), Nanos(0), State::OtherWorker)
+            Fetch::new(query, hash, RouteId(0), ticket, Nanos(0), State::OtherWorker)
         };
         let insert = |fetches: &mut Fetches, name: &str| {
             let hash = fetches.hash(key(name).octets());

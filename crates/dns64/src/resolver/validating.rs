@@ -43,11 +43,15 @@ impl<O: ResolverIo> Resolver<O> {
     /// Begins the validation of an answer. `bytes` is the response as received.
     pub(super) fn begin_validation(&mut self, id: FetchId, bytes: &[u8], answer: Answer) {
         let Some(fetch) = self.fetches.get(id) else { return };
-        let before = match &mut fetch.state {
+        let mut before = match &mut fetch.state {
             State::Udp(udp) => std::mem::take(udp),
             State::Tcp(tcp) => std::mem::take(&mut tcp.before),
             State::OtherWorker | State::Validating(_) => return,
         };
+        // The time limit of the fetch is for one question. The validation needs further ones.
+        if !std::mem::replace(&mut before.is_extended, true) {
+            fetch.deadline = self.now + Nanos::from(self.settings.timeout());
+        }
         // An alias without its end is followed by another query, whose answer is validated on its own.
         let is_unfinished = answer.kind() == AnswerKind::Unfinished;
         let end = is_unfinished.then(|| answer.target().to_vec());
@@ -55,8 +59,6 @@ impl<O: ResolverIo> Resolver<O> {
         let validation = Validation::new(Bytes::copy_from_slice(bytes), end.as_ref());
         let (waiting, later) = (None, Vec::new());
         fetch.state = State::Validating(Box::new(Validating { answer, waiting, later, before }));
-        // The time limit of the fetch is for one question. The validation needs further ones.
-        fetch.deadline = fetch.latest.min(self.now + Nanos::from(self.settings.timeout()));
         self.wait_until_deadline(id);
         let Some(validator) = self.settings.validator.clone() else {
             return self.complete(id, None, Failure::NotValidated(ede::DNSSEC_INDETERMINATE));

@@ -47,27 +47,31 @@ impl Jobs {
     #[inline]
     pub(super) fn next_id(&mut self) -> JobId {
         self.serial = self.serial.wrapping_add(1);
-        JobId { index: self.slab.vacant_key(), serial: self.serial }
+        JobId { index: self.slab.vacant_key() as u32, serial: self.serial }
     }
 
     /// Stores a waiting client query. Its identifier must be the last result of [`next_id`](Jobs::next_id).
     #[inline]
     pub(super) fn insert(&mut self, job: Job) {
-        debug_assert_eq!(job.id.index, self.slab.vacant_key(), "its number is the next one");
+        debug_assert_eq!(
+            job.id.index as usize,
+            self.slab.vacant_key(),
+            "its number is the next one"
+        );
         self.slab.insert(job);
     }
 
     /// Returns the waiting client query with this identifier, or `None` if there is none.
     #[inline]
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Job> {
-        self.slab.get_mut(id.index).filter(|job| job.id == id)
+        self.slab.get_mut(id.index as usize).filter(|job| job.id == id)
     }
 
     /// Removes the waiting client query with this identifier, and returns it.
     #[inline]
     pub(super) fn remove(&mut self, id: JobId) -> Option<Job> {
         self.get_mut(id)?;
-        Some(self.slab.remove(id.index))
+        Some(self.slab.remove(id.index as usize))
     }
 
     /// Returns the number of waiting client queries.

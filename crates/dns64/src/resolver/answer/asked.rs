@@ -71,12 +71,17 @@ impl<'a> UpstreamQuestion<'a> {
             && rtype != self.qtype
     }
 
-    /// True if a record of this type must be removed from the authority section. `covered` is the type that a signature
-    /// covers.
+    /// True if a record of this type must be removed from the authority section. `covered` returns the type that a
+    /// signature covers.
     #[inline]
-    pub(super) fn drops_authority(&self, rtype: u16, covered: Option<u16>) -> bool {
-        let of_denial = matches!(covered.unwrap_or(rtype), rtype::SOA | rtype::NSEC | rtype::NSEC3);
-        self.dnssec != DnssecRecords::AsReceived && (!of_denial || self.drops(rtype))
+    pub(super) fn drops_authority(
+        &self,
+        rtype: u16,
+        covered: impl FnOnce() -> Option<u16>,
+    ) -> bool {
+        self.dnssec != DnssecRecords::AsReceived
+            && (self.drops(rtype)
+                || !matches!(covered().unwrap_or(rtype), rtype::SOA | rtype::NSEC | rtype::NSEC3))
     }
 }
 

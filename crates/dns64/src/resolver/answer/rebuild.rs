@@ -66,7 +66,7 @@ fn write(message: &[u8], aliases: &Aliases<'_>, asked: UpstreamQuestion<'_>) -> 
         let rtype = record.rtype().to_int();
         if aliases.keeps_authority(number) && !is_of_transport(rtype) {
             let record = whole(record)?;
-            let covered = match record.data() {
+            let covered = || match record.data() {
                 AllRecordData::Rrsig(signature) => Some(signature.type_covered().to_int()),
                 _ => None,
             };

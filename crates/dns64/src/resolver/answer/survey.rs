@@ -202,8 +202,8 @@ impl<'a> Survey<'a> {
         for record in records.by_ref() {
             let record = record?;
             self.check(view, &record)?;
-            let covered = type_covered(record.rtype, record.data);
-            self.must_rebuild |= asked.drops_authority(record.rtype, covered);
+            self.must_rebuild |=
+                asked.drops_authority(record.rtype, || type_covered(record.rtype, record.data));
             match record.rtype {
                 rtype::SOA if record.class == asked.qclass => {
                     if let Some(minimum) = record.data.last_chunk::<4>() {
@@ -214,7 +214,7 @@ impl<'a> Survey<'a> {
                 }
                 rtype::RRSIG => {
                     self.signed_authority = true;
-                    if covered == Some(rtype::SOA) {
+                    if type_covered(record.rtype, record.data) == Some(rtype::SOA) {
                         self.soa_signatures.push((record.owner, record.ttl_at()));
                     }
                 }
