@@ -277,6 +277,8 @@ fn by_delv(port: u16, anchors: &str, query: &str) -> Result<Status> {
     let args: Vec<&str> = args.into_iter().chain(query.split(' ')).collect();
     let ran = process::run("delv", &args, LIMIT)?;
     let text = ran.stdout + &ran.stderr;
+    // A denial is printed as a failed resolution, followed by its verdict.
+    let text = text.replace("resolution failed: ncache", "");
     // After an alias, delv prints the verdict on each part.
     Ok(match (text.contains("resolution failed"), text.contains("unsigned answer")) {
         (true, _) => Status::Bogus,
