@@ -477,6 +477,30 @@ fn forged_denials_are_bogus() {
     assert_eq!(judged(&world, &Bytes::from(octets)).0, Security::Bogus);
 }
 
+/// With Opt-Out, any name may be an unsigned delegation. A damaged denial by the signed zone is bogus nevertheless.
+#[test]
+fn damaged_denials_with_opt_out_are_bogus() {
+    let mut world = world();
+    let www = "www.example.test.";
+    let proofs = [
+        matching("example.test.", 1, "SOA NS"),
+        covering(www, 1, 1),
+        covering("*.example.test.", 1, 0),
+    ];
+    let proofs = world.zone("example.test.").sign(&proofs.join("\n"));
+    let signed = world.zone("example.test.").sign(&soa("example.test."));
+    let unsigned = records(&soa("example.test."));
+    let no_ds = [signed.clone(), proofs.clone()].concat();
+    let no_ds = message(&name(www), Rtype::DS, Rcode::NOERROR, &[], &no_ds);
+    world.other.push((name(www), Rtype::DS, Some(no_ds)));
+    let of = |parts: &[Vec<TestRecord>]| judged(&world, &nxdomain(www, &[], &parts.concat()));
+    assert_eq!(of(&[signed.clone(), proofs.clone()]), INSECURE);
+    assert_eq!(of(&[unsigned, proofs.clone()]).0, Security::Bogus);
+    assert_eq!(of(&[signed, proofs[..2].to_vec()]).0, Security::Bogus);
+    // The unsigned zone itself denies the name.
+    assert_eq!(of(&[records(&soa(www))]), INSECURE);
+}
+
 /// The RCODE is not signed: genuine records with the RCODE NXDOMAIN are no denial.
 #[test]
 fn genuine_answers_with_another_rcode_are_bogus() {

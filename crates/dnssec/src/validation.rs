@@ -329,12 +329,24 @@ impl Checking {
         {
             return Ok(*verdict);
         }
-        // An incomplete proof counts only if its zone is that of the name. Its signer is not authenticated otherwise.
+        // An incomplete proof counts only if its zone is that of the name, or has the SOA record of the response.
         let trust = zone_of(&start(name, rtype), context)?;
         Ok(match (&trust, proven) {
             (Trust::Keys(zone), Some((verdict, signer))) if zone.name == signer => verdict,
+            // The name may be an unsigned delegation (Opt-Out), but this response is from the signed zone above it.
+            (Trust::Insecure(_), Some((verdict, signer)))
+                if verdict.security == Security::Bogus && self.has_soa_of(&signer) =>
+            {
+                verdict
+            }
             _ => unsigned(&trust, Fault::NoProof),
         })
+    }
+
+    /// True if the authority section has the SOA record of this zone.
+    fn has_soa_of(&self, zone: &Name) -> bool {
+        let mut authority = self.response.authority.iter();
+        authority.any(|(_, set)| set.rtype == Rtype::SOA && set.owner == *zone)
     }
 
     /// Returns the verdict on the proof by the records of this zone.
