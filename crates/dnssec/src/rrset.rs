@@ -44,6 +44,11 @@ impl RrSet {
         self.records.iter().map(|(canonical, _)| canonical.as_slice())
     }
 
+    /// True for a DNAME record that replaces a suffix of `name` (RFC 6672 §2.3).
+    pub(crate) fn is_dname_above(&self, name: &Name) -> bool {
+        self.rtype == Rtype::DNAME && name.ends_with(&self.owner) && *name != self.owner
+    }
+
     /// Returns the name of the zone that signed the RRset: the longest signer name that is the owner name or an
     /// ancestor of it. DS records are in the parent zone, so their signer is always an ancestor.
     pub(crate) fn signer(&self) -> Option<&Name> {

@@ -242,9 +242,7 @@ impl Checking {
     /// Returns the DNAME record that applies to this name, and the name to which it leads.
     fn dname(&self, name: &Name) -> Option<(usize, Substitution)> {
         let sets = self.response.answer.iter();
-        let above = sets.filter(|(_, set)| {
-            set.rtype == Rtype::DNAME && name.ends_with(&set.owner) && *name != set.owner
-        });
+        let above = sets.filter(|(_, set)| set.is_dname_above(name));
         let (index, set) = above.max_by_key(|(_, set)| set.owner.label_count())?;
         let Some(AllRecordData::Dname(dname)) = set.data().next() else { return None };
         let target = substitute(name, &set.owner, dname.dname());

@@ -175,9 +175,7 @@ fn seconds_of(fault: Fault) -> u32 {
 
 /// Returns the signed alias that a response to a DS query has for this name.
 fn alias<'a>(response: &'a Response, name: &Name) -> Option<&'a RrSet> {
-    let dname = |set: &&RrSet| {
-        set.rtype == Rtype::DNAME && name.ends_with(&set.owner) && *name != set.owner
-    };
+    let dname = |set: &&RrSet| set.is_dname_above(name);
     let sets = || response.answer.iter().map(|(_, set)| set);
     let cname = |set: &&RrSet| set.rtype == Rtype::CNAME && set.owner == *name;
     sets().find(dname).or_else(|| sets().find(cname))
