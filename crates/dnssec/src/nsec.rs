@@ -49,7 +49,7 @@ impl Nsec {
         self.types.contains(Rtype::NS) && !self.types.contains(Rtype::SOA)
     }
 
-    /// True if the record says nothing about `name`, because `name` is below a delegation or a DNAME record (RFC 6840
+    /// True if the record proves nothing about `name`, because `name` is below a delegation or a DNAME record (RFC 6840
     /// §4.1).
     fn excludes_below(&self, name: &Name) -> bool {
         let below = name.ends_with(&self.owner) && *name != self.owner;

@@ -210,7 +210,7 @@ fn absent_types_need_an_nsec_record_of_the_right_side() {
         of(www, Rtype::A, "www.example.test. NSEC x.example.test. CNAME"),
         bogus(Code::NSEC_MISSING)
     );
-    // The parent's side of a delegation says nothing about the child's records, except DS.
+    // The parent's side of a delegation proves nothing about the child's records, except DS.
     assert_eq!(
         of(www, Rtype::A, "www.example.test. NSEC x.example.test. NS"),
         bogus(Code::NSEC_MISSING)
@@ -669,7 +669,7 @@ fn time_and_queries_are_limited() {
     let progress = validation.step(&validator, NOW.into(), &|| true);
     let crate::Progress::Ended(verdict) = progress else { panic!("the keys are cached") };
     assert_eq!(verdict.limit, Some(Limit::Time));
-    // A limit says nothing about the zone.
+    // A limit does not make the zone bogus.
     assert_eq!(judged(&world, &octets), SECURE);
 }
 

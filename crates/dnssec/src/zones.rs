@@ -164,8 +164,8 @@ fn denial_of(
     }
 }
 
-/// Returns the time for which it is stored that a zone is bogus, in seconds. A limit on the work for one response says
-/// nothing about the zone.
+/// Returns the time for which it is stored that a zone is bogus, in seconds. A limit on the work for one response does
+/// not make its zone bogus.
 fn seconds_of(fault: Fault) -> u32 {
     match fault {
         Fault::Limit(limit) if limit != Limit::KeysWithOneTag => 0,
