@@ -306,29 +306,45 @@ fn kind(schema: &Value) -> Option<&str> {
     }
 }
 
-/// Returns the allowed words of a schema that allows only certain words, or `None` for any other schema.
-fn constants(schema: &Value) -> Option<Vec<&str>> {
-    if let Some(words) = schema["enum"].as_array() {
-        return words.iter().filter(|word| !word.is_null()).map(Value::as_str).collect();
-    }
-    let alternatives = schema["oneOf"].as_array()?.iter();
-    let words = alternatives.map(|one| match one["enum"].as_array() {
-        Some(words) => words.iter().map(Value::as_str).collect::<Option<Vec<_>>>(),
-        None => one["const"].as_str().map(|word| vec![word]),
-    });
-    words.collect::<Option<Vec<_>>>().map(|words| words.concat())
+/// Returns the allowed constants of a schema that allows only words, true and false, or `None` for any other schema.
+fn constants(schema: &Value) -> Option<Vec<&Value>> {
+    let constants: Vec<&Value> = match schema["enum"].as_array() {
+        Some(constants) => constants.iter().filter(|constant| !constant.is_null()).collect(),
+        None => {
+            let alternatives = schema["oneOf"].as_array()?.iter();
+            let alternatives = alternatives.map(constants_of_one);
+            alternatives.collect::<Option<Vec<Vec<&Value>>>>()?.concat()
+        }
+    };
+    constants.iter().all(|one| one.is_string() || one.is_boolean()).then_some(constants)
 }
 
-/// Returns the list of allowed words, as text for an error message, if a value is not one of these words. Otherwise
-/// returns `None`.
-fn choice(value: &DeValue<'_>, schema: &Value) -> Option<String> {
-    let words = constants(schema)?;
-    let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-    match value.as_str() {
-        Some(word) if words.contains(&word) => None,
-        Some(word) => Some(format!("{}, not \"{word}\"", in_words(&quoted))),
-        None => Some(in_words(&quoted)),
+/// Returns the constants of an alternative of a schema.
+fn constants_of_one(one: &Value) -> Option<Vec<&Value>> {
+    match one["enum"].as_array() {
+        Some(constants) => Some(constants.iter().collect()),
+        None => one.get("const").map(|constant| vec![constant]),
     }
+}
+
+/// Returns the list of allowed constants, as text for an error message, if a value is none of them. Otherwise returns
+/// `None`.
+fn choice(value: &DeValue<'_>, schema: &Value) -> Option<String> {
+    let constants = constants(schema)?;
+    let is_value = |constant: &Value| match (constant, value) {
+        (Value::String(constant), DeValue::String(word)) => constant == word,
+        (Value::Bool(constant), DeValue::Boolean(found)) => constant == found,
+        _ => false,
+    };
+    if constants.iter().any(|constant| is_value(constant)) {
+        return None;
+    }
+    let allowed: Vec<String> = constants.iter().map(ToString::to_string).collect();
+    let allowed = in_words(&allowed);
+    Some(match value.as_str() {
+        Some(word) => format!("{allowed}, not \"{word}\""),
+        None => allowed,
+    })
 }
 
 /// If the file has a list or a table instead of a string, returns text for an error message: the expected type and the
