@@ -1,6 +1,6 @@
 //! Trust anchors, and negative trust anchors (RFC 7646).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use domain::base::iana::{DigestAlgorithm, SecurityAlgorithm};
@@ -22,7 +22,8 @@ const ROOT: &str = "\
 #[derive(Clone, Debug)]
 pub struct TrustAnchors {
     anchors: Vec<Anchor>,
-    negative: HashSet<Name>,
+    /// Negative trust anchors, with the time at which they expire, in seconds since 1970.
+    negative: HashMap<Name, Option<u64>>,
 }
 
 /// The trust anchor of one zone.
@@ -58,7 +59,7 @@ impl TrustAnchors {
     /// Returns the trust anchors of the root zone.
     pub fn root() -> TrustAnchors {
         TrustAnchors::from_lines(ROOT)
-            .unwrap_or_else(|_| TrustAnchors { anchors: Vec::new(), negative: HashSet::new() })
+            .unwrap_or_else(|_| TrustAnchors { anchors: Vec::new(), negative: HashMap::new() })
     }
 
     /// Reads trust anchors from lines of a zone file with DS and DNSKEY records. Each record is on one line. A comment
@@ -67,7 +68,7 @@ impl TrustAnchors {
     /// # Errors
     /// Returns an error if a line is not such a record, or if there is none.
     pub fn from_lines(text: &str) -> Result<TrustAnchors, AnchorError> {
-        let mut anchors = TrustAnchors { anchors: Vec::new(), negative: HashSet::new() };
+        let mut anchors = TrustAnchors { anchors: Vec::new(), negative: HashMap::new() };
         for (index, line) in text.lines().enumerate() {
             let line = line.split(';').next().unwrap_or_default().trim();
             if !line.is_empty() {
@@ -98,7 +99,7 @@ impl TrustAnchors {
         let zone = field(root, "Zone").filter(|_| root.has_tag_name("TrustAnchor"));
         let zone = zone.and_then(|zone| Name::bytes_from_str(&zone).ok());
         let zone = zone.ok_or_else(|| fault(line(root), NOT_XML))?.to_canonical_name();
-        let mut anchors = TrustAnchors { anchors: Vec::new(), negative: HashSet::new() };
+        let mut anchors = TrustAnchors { anchors: Vec::new(), negative: HashMap::new() };
         for node in root.children().filter(|node| node.has_tag_name("KeyDigest")) {
             if !is_valid(node, now).ok_or_else(|| fault(line(node), NOT_A_TIME))? {
                 continue;
@@ -115,10 +116,20 @@ impl TrustAnchors {
         if is_empty { Err(fault(line(root), "no key is valid at this time")) } else { Ok(anchors) }
     }
 
-    /// Adds negative trust anchors. No name at or below one of them is validated, unless a trust anchor is between them.
-    pub fn with_negative(mut self, names: impl IntoIterator<Item = Name>) -> TrustAnchors {
-        self.negative.extend(names.into_iter().map(|name| name.to_canonical_name()));
+    /// Adds negative trust anchors with the times at which they expire, in seconds since 1970. No name at or below one of
+    /// them is validated, unless a trust anchor is between them.
+    pub fn with_negative(
+        mut self,
+        names: impl IntoIterator<Item = (Name, Option<u64>)>,
+    ) -> TrustAnchors {
+        let canonical = |(name, until): (Name, _)| (name.to_canonical_name(), until);
+        self.negative.extend(names.into_iter().map(canonical));
         self
+    }
+
+    /// Returns the name of the zone with a trust anchor that has the fewest labels. Usually it is the root.
+    pub(crate) fn top(&self) -> Option<&Name> {
+        self.anchors.iter().map(|anchor| &anchor.name).min_by_key(|name| name.label_count())
     }
 
     /// Returns the trust anchor that is closest to a name: at the name itself, or at its lowest ancestor.
@@ -127,9 +138,12 @@ impl TrustAnchors {
         above.max_by_key(|anchor| anchor.name.label_count())
     }
 
-    /// True if the name is a negative trust anchor.
-    pub(crate) fn is_negative(&self, name: &Name) -> bool {
-        self.negative.contains(name)
+    /// Returns the time for which the name is still a negative trust anchor, in seconds, or `None` if it is none. `now` is
+    /// the time in seconds since 1970. The result is `u32::MAX` for an anchor that does not expire.
+    pub(crate) fn negative_for(&self, name: &Name, now: u64) -> Option<u32> {
+        let Some(until) = *self.negative.get(name)? else { return Some(u32::MAX) };
+        let left = until.saturating_sub(now);
+        (left > 0).then(|| u32::try_from(left).unwrap_or(u32::MAX))
     }
 
     fn add_line(&mut self, line: &str) -> Result<(), &'static str> {

@@ -22,6 +22,12 @@ impl Validator {
     pub fn new(anchors: TrustAnchors, limits: Limits, most_names: usize) -> Validator {
         Validator { anchors, limits, zones: ZoneCache::new(most_names) }
     }
+
+    /// Returns the highest zone with a trust anchor, usually the root. If a resolver returns signatures at all, it
+    /// returns those of this zone. `None` if there is no trust anchor.
+    pub fn top_zone(&self) -> Option<&Name> {
+        self.anchors.top()
+    }
 }
 
 impl std::fmt::Debug for Validator {
@@ -44,7 +50,7 @@ pub(crate) struct Context<'a> {
     validator: &'a Validator,
     fetched: &'a [(Query, Option<Bytes>)],
     work: &'a mut Work,
-    now: u32,
+    now: u64,
     is_over: &'a dyn Fn() -> bool,
 }
 
@@ -54,7 +60,7 @@ impl<'a> Context<'a> {
         validator: &'a Validator,
         fetched: &'a [(Query, Option<Bytes>)],
         work: &'a mut Work,
-        now: u32,
+        now: u64,
         is_over: &'a dyn Fn() -> bool,
     ) -> Context<'a> {
         Context { validator, fetched, work, now, is_over }
@@ -72,8 +78,14 @@ impl<'a> Context<'a> {
         &self.validator.limits
     }
 
-    pub(crate) fn now(&self) -> u32 {
+    /// Returns the time in seconds since 1970.
+    pub(crate) fn time(&self) -> u64 {
         self.now
+    }
+
+    /// Returns the time in the form of times in signatures: seconds since 1970, modulo 2³² (RFC 4034 §3.1.5).
+    pub(crate) fn now(&self) -> u32 {
+        self.now as u32
     }
 
     pub(crate) fn is_over(&self) -> &'a dyn Fn() -> bool {

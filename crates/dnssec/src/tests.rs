@@ -600,7 +600,11 @@ fn names_without_a_trust_anchor_are_indeterminate() {
 #[test]
 fn negative_trust_anchors_turn_validation_off_below_them() {
     let world = world();
-    let negative = [Name::bytes_from_str("Example.test.").unwrap()];
+    let negative = [
+        (Name::bytes_from_str("Example.test.").unwrap(), None),
+        (Name::bytes_from_str("other.test.").unwrap(), Some(u64::from(NOW))),
+        (Name::bytes_from_str("plain.test.").unwrap(), Some(u64::from(NOW) + 90)),
+    ];
     let validator =
         Validator::new(anchors(&world).with_negative(negative), Limits::default(), 1_000);
     let of = |owner: &str| {
@@ -610,7 +614,11 @@ fn negative_trust_anchors_turn_validation_off_below_them() {
     let unchecked = of("www.example.test.");
     assert_eq!(unchecked.security, Security::Unchecked);
     assert_eq!(unchecked.extended_error, Some(Code::NEGATIVE_TRUST_ANCHOR));
+    // This one has expired.
     assert_eq!(of("www.other.test.").security, Security::Bogus);
+    // An answer is not stored for longer than the negative trust anchor is valid.
+    let limited = of("www.plain.test.");
+    assert_eq!((limited.security, limited.ttl), (Security::Unchecked, 90));
 }
 
 /// Many RRsets with a wrong and a right signature each: the limit applies to the response.

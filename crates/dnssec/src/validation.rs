@@ -111,8 +111,6 @@ impl Validation {
         let Ok(mut response) = response else {
             return Progress::Ended(Verdict::bogus(Fault::Wrong));
         };
-        // Times in signatures are modulo 2³² (RFC 4034 §3.1.5).
-        let now = now as u32;
         let mut context = Context::new(validator, &self.fetched, &mut self.work, now, is_over);
         let result = response.evaluate(&mut context);
         self.response = Some(response);
@@ -477,9 +475,10 @@ fn unsigned(trust: &Trust, fault: Fault) -> Verdict {
         Trust::Indeterminate => {
             verdict(Security::Indeterminate, Some(ExtendedErrorCode::DNSSEC_INDETERMINATE))
         }
-        Trust::Unchecked => {
-            verdict(Security::Unchecked, Some(ExtendedErrorCode::NEGATIVE_TRUST_ANCHOR))
-        }
+        Trust::Unchecked(seconds) => Verdict {
+            ttl: *seconds,
+            ..verdict(Security::Unchecked, Some(ExtendedErrorCode::NEGATIVE_TRUST_ANCHOR))
+        },
     }
 }
 

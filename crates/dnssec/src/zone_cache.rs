@@ -23,8 +23,8 @@ pub(crate) enum Trust {
     Bogus(Fault),
     /// No trust anchor is above the name.
     Indeterminate,
-    /// A negative trust anchor applies to the name.
-    Unchecked,
+    /// A negative trust anchor applies to the name, for this number of seconds.
+    Unchecked(u32),
 }
 
 /// What is known about a name below a zone.

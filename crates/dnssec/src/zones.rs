@@ -39,8 +39,9 @@ pub(crate) fn zone_of(name: &Name, context: &mut Context<'_>) -> Result<Trust, Q
     let from_anchor = name.iter_suffixes().filter(|suffix| suffix.label_count() >= depth);
     let mut path: Vec<Name> = from_anchor.collect();
     // The zones above a negative trust anchor do not matter.
-    if path.iter().any(|name| anchors.is_negative(name)) {
-        return Ok(Trust::Unchecked);
+    let negative = path.iter().filter_map(|name| anchors.negative_for(name, context.time()));
+    if let Some(seconds) = negative.max() {
+        return Ok(Trust::Unchecked(seconds));
     }
     path.reverse();
     let mut trust = anchor_zone(anchor, context)?;
