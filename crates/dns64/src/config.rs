@@ -3,11 +3,12 @@
 //!
 //! ```text
 //! text ─► keys: Config, types ─► settings: checks of all keys together ─► Settings: policies, routes, upstreams
-//!         local_zones, networks, observe                          policies
+//!         local_zones, networks, observe, dnssec                          policies
 //! ```
 
 mod addresses;
 mod changes;
+mod dnssec;
 mod error;
 mod keys;
 mod local_zones;
@@ -21,6 +22,7 @@ mod times;
 mod warnings;
 
 pub(crate) use self::changes::{Changes, KeyValues, Running};
+pub(crate) use self::dnssec::Validate;
 pub use self::error::ConfigError;
 pub(crate) use self::error::RESOLV_CONF;
 pub use self::keys::{Config, ForwardingKeys, UpstreamKeys};

@@ -34,6 +34,7 @@ pub mod process;
 mod resolver;
 pub mod server;
 mod shares;
+mod signatures;
 #[cfg(test)]
 mod testing;
 mod translation;

@@ -2,7 +2,6 @@
 //! each key for users.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -11,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use units::Nanos;
 
+use super::dnssec::DnssecKeys;
 use super::local_zones::LocalZoneKeys;
 use super::networks::{BadList, NamedNetworks, NetworkList};
 use super::observe::{ControlKeys, DnstapKeys, LogFormat, QueryLogKeys};
@@ -805,22 +805,6 @@ pub(crate) enum UpstreamOrder {
     /// The first upstream in the list is queried. If it fails, the next one is queried, as in
     /// resolv.conf(5).
     Listed,
-}
-
-/// `[dnssec]`: DNSSEC validation.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(crate) struct DnssecKeys {
-    /// Validate the upstreams' answers, and answer with SERVFAIL if an answer is bogus.
-    pub(crate) validate: bool,
-    /// File with trust anchors: DS and DNSKEY records, one per line, or the XML format of IANA (RFC 9718). They replace
-    /// the built-in trust anchors of the root zone. A reload reads the file again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
-    pub(crate) trust_anchors: Option<Spanned<PathBuf>>,
-    /// Domains whose names are not validated (negative trust anchors, RFC 7646).
-    #[schemars(with = "Vec<String>")]
-    pub(crate) negative_trust_anchors: Vec<Spanned<String>>,
 }
 
 /// `[metrics]`: the metrics listener for Prometheus.

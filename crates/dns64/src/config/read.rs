@@ -48,6 +48,10 @@ mod tests {
             ("[group]\nclients = []", ":1: write [[group]]: there can be several"),
             ("[upstream]\naddress = '::1'", ":1: write [[upstream]]: there can be several"),
             ("[[cache]]\nprefetch = true", ":1: write [cache]: there is only one"),
+            (
+                "[dnssec]\nvalidate = 'yes'",
+                ":2: \"validate\" takes true, false or \"if-possible\", not \"yes\"",
+            ),
             ("cpus = 1", ":1: \"cpus\" takes a list; write cpus = [ … ]"),
             ("[[upstream]]\nport = 53", ":1: [[upstream]] needs the key \"address\""),
             ("[dns64]\nprefixes = ['64:ff9b::/96']", "{ prefix = \"64:ff9b::/96\" }"),

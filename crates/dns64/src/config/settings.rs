@@ -28,6 +28,7 @@ use units::Nanos;
 use wire::view::rtype;
 
 use super::addresses::lack_of_zone;
+use super::dnssec::Validate;
 use super::error::{ConfigError, RESOLV_CONF};
 use super::keys::{
     CacheKeys, Config, ForwardKeys, ListenKeys, PrefixKeys, UpstreamKeys, UpstreamOrder,
@@ -45,6 +46,7 @@ use crate::networks::Networks;
 use crate::prefixes::LivePrefixes;
 use crate::resolver::scope::UpstreamSets;
 use crate::resolver::ttl::{STALE_AFTER, TtlLimits};
+use crate::signatures::SignatureSupport;
 use crate::translation::policy::{AdSource, Mapping, Mode, Policy, Rules};
 use crate::translation::prefix::Prefix;
 
@@ -98,8 +100,12 @@ pub struct Settings {
     pub(crate) upstream_sets: UpstreamSets,
     /// Limits on the times for which answers and failures are cached and served.
     pub(crate) ttl: TtlLimits,
-    /// Validator of the upstreams' answers; `None` if answers are not validated.
+    /// Validator of the upstreams' answers; `None` if validation is off.
     pub(crate) validator: Option<Arc<Validator>>,
+    /// Value of the key `validate`.
+    pub(crate) validate: Validate,
+    /// Upstreams with and without DNSSEC signatures.
+    pub(crate) signatures: SignatureSupport,
     /// Maximum total number of TCP connections to all upstreams, from all workers. At least 1.
     pub upstream_connections: usize,
     origin: Arc<Origin>,
@@ -334,13 +340,30 @@ impl Settings {
             Some(mode) if !policy.mode_of_domain => mode,
             _ => policy.mode,
         };
-        let ad = match (&self.validator, self.config.forwarding.trust_ad) {
+        let ad = match (self.active_validator(), self.config.forwarding.trust_ad) {
             (Some(_), _) => AdSource::Validation,
             (None, true) => AdSource::Upstream,
             (None, false) => AdSource::None,
         };
         let forward = route.domain.wire();
         Rules { policy, others: &self.policies, client, mode, forward, ad, now }
+    }
+
+    /// Returns the validator if answers are validated now.
+    #[inline]
+    pub(crate) fn active_validator(&self) -> Option<&Arc<Validator>> {
+        let is_active = self.validate == Validate::Yes || self.signatures.is_proven;
+        self.validator.as_ref().filter(|_| is_active)
+    }
+
+    /// True if answers are validated, and the upstream returns answers without signatures.
+    pub(crate) fn lacks_signatures(&self, upstream: ServiceAddr) -> bool {
+        self.active_validator().is_some() && self.signatures.without.contains(&upstream)
+    }
+
+    /// Returns a copy of these settings for a new state of the upstreams' DNSSEC signatures.
+    pub(crate) fn with_signatures(&self, signatures: SignatureSupport) -> Settings {
+        Settings { signatures, ..self.clone() }
     }
 
     /// Returns a copy of these settings, with policies built from `live`, a new state of the prefixes.
@@ -444,6 +467,8 @@ impl Checker<'_> {
         }
         let validator = self.validator(&config)?;
         Ok(Settings {
+            validate: config.dnssec.validate,
+            signatures: SignatureSupport::default(),
             config,
             source: self.file.into(),
             policies,
@@ -465,7 +490,7 @@ impl Checker<'_> {
     /// Returns the validator if validation is turned on.
     fn validator(&self, config: &Config) -> Result<Option<Arc<Validator>>, ConfigError> {
         let keys = &config.dnssec;
-        if !keys.validate {
+        if keys.validate == Validate::No {
             return Ok(None);
         }
         let anchors = match &keys.trust_anchors {
@@ -482,20 +507,21 @@ impl Checker<'_> {
                 read.map_err(|error| self.invalid(path, format!("{}: {error}", file.display())))?
             }
         };
-        let name_of = |domain: &Spanned<String>| {
-            let octets = |name: LowerName| name.wire().to_vec().into();
-            domain_name(domain.get_ref())
-                .and_then(|name| {
-                    dnssec::Name::from_octets(octets(name)).map_err(|error| error.to_string())
-                })
-                .map_err(|reason| self.invalid(domain, reason))
+        let name_of = |domain: &str| {
+            let octets = domain_name(domain)?.wire().to_vec();
+            dnssec::Name::from_octets(octets.into()).map_err(|error| error.to_string())
         };
-        let negative: Result<Vec<dnssec::Name>, ConfigError> =
-            keys.negative_trust_anchors.iter().map(name_of).collect();
-        let unsigned = config.forwards.iter().filter(|forward| !forward.validate);
-        let unsigned: Result<Vec<_>, _> =
-            unsigned.map(|forward| name_of(&forward.domain)).collect();
-        let anchors = anchors.with_negative(negative?).with_negative(unsigned?);
+        let mut negative = Vec::new();
+        for written in &keys.negative_trust_anchors {
+            let anchor = written.get_ref();
+            let read = name_of(anchor.domain()).and_then(|name| Ok((name, anchor.until()?)));
+            negative.push(read.map_err(|reason| self.invalid(written, reason))?);
+        }
+        for forward in config.forwards.iter().filter(|forward| !forward.validate) {
+            let name = name_of(forward.domain.get_ref());
+            negative.push((name.map_err(|reason| self.invalid(&forward.domain, reason))?, None));
+        }
+        let anchors = anchors.with_negative(negative);
         Ok(Some(Arc::new(Validator::new(anchors, Limits::default(), VALIDATED_NAMES))))
     }
 

@@ -39,6 +39,10 @@ pub struct Status {
     /// True if prefixes must be discovered and none is known. Queries that need a prefix then get
     /// SERVFAIL.
     pub awaits_prefix: bool,
+    /// True if answers are validated (DNSSEC). With `validate = "if-possible"`, validation begins when an upstream has
+    /// returned signatures.
+    #[serde(default)]
+    pub validates: bool,
     /// Upstream servers.
     pub upstreams: Vec<UpstreamStatus>,
     /// Contents of the cache.
@@ -91,6 +95,9 @@ pub enum UpstreamState {
     Up,
     /// At least one worker has marked the upstream down, and sends only probes to it.
     MarkedDown,
+    /// The upstream returns no DNSSEC signatures, and answers are validated. It is queried only if all others are marked
+    /// down.
+    WithoutSignatures,
 }
 
 /// State and counters of an upstream, summed over all workers.

@@ -62,7 +62,7 @@ pub(crate) fn explanation(explained: &Explanation) -> String {
 }
 
 /// Names of extended errors by code (RFC 8914 §4 and the IANA registry).
-const EXTENDED_ERRORS: [&str; 31] = [
+const EXTENDED_ERRORS: [&str; 34] = [
     "Other",
     "Unsupported DNSKEY Algorithm",
     "Unsupported DS Digest Type",
@@ -94,6 +94,9 @@ const EXTENDED_ERRORS: [&str; 31] = [
     "Unable to conform to policy",
     "Synthesized",
     "Invalid Query Type",
+    "Rate Limited",
+    "Over Quota",
+    "Negative Trust Anchor",
 ];
 
 /// Formats the code and name of an extended error.
@@ -231,6 +234,8 @@ pub(crate) fn status(status: &Status) -> String {
     if let Some(address) = status.metrics_address {
         line(&mut out, "metrics", &format!("http://{address}/metrics"));
     }
+    let dnssec = if status.validates { "answers are validated" } else { "no validation" };
+    line(&mut out, "DNSSEC", dnssec);
     out.push_str("Prefixes\n");
     for prefix in &status.prefixes {
         let _ = writeln!(out, "  {}", prefix_status(prefix));
@@ -275,6 +280,9 @@ fn upstream_status(upstream: &UpstreamStatus) -> String {
                 workers => format!("{workers} workers"),
             };
             format!("marked down for {long} by {workers} ({reason}), probed")
+        }
+        UpstreamState::WithoutSignatures => {
+            "returns no DNSSEC signatures, queried only if all others are down".to_owned()
         }
     };
     format!(
@@ -502,6 +510,11 @@ mod tests {
             down: 0,
             ..upstream.clone()
         };
+        let unsigned = UpstreamStatus {
+            address: "[2001:db8::54]:53".parse().unwrap(),
+            state: UpstreamState::WithoutSignatures,
+            ..well.clone()
+        };
         let mut shown = Status {
             schema_version: 1,
             version: "1.2.3".into(),
@@ -518,7 +531,8 @@ mod tests {
             metrics_address: None,
             prefixes: vec![prefix],
             awaits_prefix: false,
-            upstreams: vec![upstream, well],
+            validates: true,
+            upstreams: vec![upstream, well, unsigned],
             cache: CacheStatus { entries: 3, bytes: 5 << 20 },
             in_flight: 0,
             counters: counters.into(),
@@ -531,6 +545,8 @@ mod tests {
             "  2001:db8::/96: by upstreams, fe80::1%eth0; for 10m; healthy for 5s",
             "  192.0.2.53:53 'main': marked down for 1m 15s by 2 workers (timeout), probed; 9 queries, 5 answers, 4 failures (3 timeouts)",
             "  [2001:db8::53]:53: up; 9 queries, 5 answers, 4 failures (3 timeouts)",
+            "  [2001:db8::54]:53: returns no DNSSEC signatures, queried only if all others are down; 9 queries, 5 answers, 4 failures (3 timeouts)",
+            "  DNSSEC      answers are validated",
             "  queries     7 (udp_aaaa 7)",
             "  cache       3 answers, 5 MiB",
         ] {

@@ -364,6 +364,17 @@ impl UpstreamSum {
 /// Number of threads that have counters and are not workers.
 const OTHER_THREADS: usize = 3;
 
+/// Counters and state of the validation of answers, written by several threads.
+#[derive(Debug, Default)]
+pub(crate) struct ValidationMetrics {
+    /// True if answers are validated.
+    pub(crate) is_active: AtomicBool,
+    /// Number of steps of validations that wait for a thread.
+    pub(crate) waiting: AtomicU64,
+    /// CPU time of all validations, in nanoseconds.
+    pub(crate) nanos: AtomicU64,
+}
+
 /// The counters of all threads.
 #[derive(Clone, Debug)]
 pub struct Metrics {
@@ -371,13 +382,14 @@ pub struct Metrics {
     pub(super) workers: Arc<[WorkerMetrics]>,
     /// Counters of the upstreams of all workers, in no particular order.
     upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
+    pub(crate) validation: Arc<ValidationMetrics>,
 }
 
 impl Metrics {
     /// Creates the counters of `workers` workers and of the other threads.
     pub(crate) fn new(workers: usize) -> Metrics {
         let workers = (0..workers + OTHER_THREADS).map(|_| WorkerMetrics::default()).collect();
-        Metrics { workers, upstreams: Arc::default() }
+        Metrics { workers, upstreams: Arc::default(), validation: Arc::default() }
     }
 
     /// Adds counters for an upstream that a worker has not used before, and returns them.

@@ -10,6 +10,6 @@ pub mod http;
 mod prometheus;
 
 pub use counters::{Count, Metrics};
-pub(crate) use counters::{UpstreamMetrics, WorkerMetrics};
+pub(crate) use counters::{UpstreamMetrics, ValidationMetrics, WorkerMetrics};
 pub(crate) use failure::UpstreamFailure;
 pub(crate) use prometheus::{PrefixRow, to_text};

@@ -77,11 +77,25 @@ impl Collector for Snapshot {
             ("in_flight", "Client queries that wait for upstreams", self.metrics.in_flight()),
             ("cache_entries", "Answers in the cache", self.cache.len() as u64),
             ("cache_bytes", "Estimated memory of the cache", self.cache.weight()),
+            (
+                "validation_active",
+                "1 if answers are validated (DNSSEC)",
+                u64::from(self.metrics.validation.is_active.load(Ordering::Relaxed)),
+            ),
+            (
+                "validations_waiting",
+                "Steps of validations that wait for a thread",
+                self.metrics.validation.waiting.load(Ordering::Relaxed),
+            ),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
+        let seconds = Nanos(self.metrics.validation.nanos.load(Ordering::Relaxed)).as_secs_f64();
+        let (name, help) = ("validation_seconds", "CPU time of all validations");
+        let mut described = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        described.encode_counter::<NoLabelSet, f64, f64>(&seconds, None)?;
         self.encode_upstreams(&mut encoder)?;
         self.encode_prefixes(&mut encoder)?;
         let sum =
@@ -210,6 +224,9 @@ mod tests {
         metrics.worker(WorkerId(1)).count(Count::UdpAaaa);
         metrics.worker(WorkerId(1)).count(Count::UpstreamMalformed);
         metrics.tcp().count(Count::TcpRefusedAcl);
+        metrics.validation.is_active.store(true, Ordering::Relaxed);
+        metrics.validation.waiting.store(3, Ordering::Relaxed);
+        metrics.validation.nanos.store(250_000_000, Ordering::Relaxed);
         metrics.worker(WorkerId(1)).rtt(Nanos::from_millis(2));
         let [near, far] =
             ["192.0.2.1:53", "[2001:db8::1]:53"].map(|address| address.parse().unwrap());
@@ -238,6 +255,9 @@ mod tests {
             "dns64d_tcp_connections_refused_total{reason=\"unread\"} 0",
             "dns64d_tcp_connections_refused_total{reason=\"displaced\"} 0",
             "dns64d_in_flight 0",
+            "dns64d_validation_active 1",
+            "dns64d_validations_waiting 3",
+            "dns64d_validation_seconds_total 0.25",
             "dns64d_upstream_server_queries_total{upstream=\"192.0.2.1:53\"} 2.0",
             "dns64d_upstream_server_answers_total{upstream=\"192.0.2.1:53\"} 2.0",
             "dns64d_upstream_server_answer_seconds_total{upstream=\"192.0.2.1:53\"} 0.004",

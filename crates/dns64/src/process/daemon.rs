@@ -254,7 +254,7 @@ fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Re
         print_error_line!("Configuration of an upstream, for example:\n\n{UPSTREAM_LINES}");
     }
     print(text.as_bytes())?;
-    let bad: Vec<_> = probed.iter().filter(|one| !one.is_good()).collect();
+    let bad: Vec<_> = probed.iter().filter(|one| !one.is_good(settings.validate)).collect();
     bad.iter().for_each(|one| print_error_line!("dns64d: {one}"));
     Ok(match (errors.is_empty(), bad.is_empty()) {
         (true, true) => ExitCode::SUCCESS,

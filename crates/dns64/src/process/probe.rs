@@ -7,7 +7,8 @@ use domain::base::iana::{Rcode, Rtype};
 use domain::base::{Message, MessageBuilder, Name};
 
 use super::host_check::connect;
-use crate::config::Settings;
+use crate::config::{Settings, Validate};
+use crate::signatures;
 
 /// Maximum time to wait for an answer from an upstream.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -19,24 +20,42 @@ const LONGEST: usize = 4_096;
 pub(super) struct Probed {
     /// Address and name of the upstream.
     pub(super) upstream: String,
-    /// RCODE and response time of the answer, or the reason why there is no answer.
-    pub(super) answer: Result<(Rcode, Duration), String>,
+    /// The answer, or the reason why there is none.
+    answer: Result<Answer, String>,
+}
+
+/// Answer of an upstream.
+#[derive(Debug)]
+struct Answer {
+    rcode: Rcode,
+    /// Response time.
+    took: Duration,
+    /// True if the answer has DNSSEC signatures. `None` if it does not need them.
+    signatures: Option<bool>,
 }
 
 impl Probed {
-    /// True if the upstream answered with NOERROR or NXDOMAIN.
-    pub(super) fn is_good(&self) -> bool {
+    /// True if the upstream answered with NOERROR or NXDOMAIN, and if its answer can be validated where this is required.
+    pub(super) fn is_good(&self, validate: Validate) -> bool {
         let good = [Rcode::NOERROR, Rcode::NXDOMAIN];
-        self.answer.as_ref().is_ok_and(|(rcode, _)| good.contains(rcode))
+        self.answer.as_ref().is_ok_and(|answer| {
+            let lacks_signatures = validate == Validate::Yes && answer.signatures == Some(false);
+            good.contains(&answer.rcode) && !lacks_signatures
+        })
     }
 }
 
 impl std::fmt::Display for Probed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.answer {
-            Ok((rcode, took)) => {
+            Ok(Answer { rcode, took, signatures }) => {
                 let ms = took.as_secs_f64() * 1_000.0;
-                write!(f, "upstream {}: {rcode} after {ms:.1} ms", self.upstream)
+                let signatures = match signatures {
+                    Some(true) => ", with DNSSEC signatures",
+                    Some(false) => ", without DNSSEC signatures",
+                    None => "",
+                };
+                write!(f, "upstream {}: {rcode} after {ms:.1} ms{signatures}", self.upstream)
             }
             Err(reason) => write!(f, "upstream {}: {reason}", self.upstream),
         }
@@ -61,15 +80,22 @@ pub(super) fn probe(settings: &Settings) -> Vec<Probed> {
 }
 
 /// Queries an upstream for an SOA record. The query is for the first domain whose queries are sent to this upstream,
-/// because the upstream might not answer queries for other domains.
-fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> {
+/// because the upstream might not answer queries for other domains. With validation, a query for a signed zone is
+/// preferred.
+fn ask(settings: &Settings, number: usize) -> Result<Answer, String> {
     // The last route contains all upstreams, but is unused if there is a forward for ".".
     let route = settings.routes.iter().enumerate().rev().find(|(index, route)| {
         settings.route(route.domain.wire()).0 == *index && route.upstreams.contains(&number)
     });
     let domain = route.map_or(&b"\0"[..], |(_, route)| route.domain.wire());
-    let id = rand::random();
-    let query = query(id, domain).ok_or("the query cannot be built")?;
+    let signed =
+        settings.validator.as_ref().and_then(|validator| validator.top_zone()).filter(|zone| {
+            settings.routes[settings.route(zone.as_slice()).0].upstreams.contains(&number)
+        });
+    let query = match signed {
+        Some(zone) => signatures::query(zone),
+        None => query(rand::random(), domain).ok_or("the query cannot be built")?,
+    };
     let exchange = || -> io::Result<(Vec<u8>, Duration)> {
         let socket = connect(settings.upstreams[number].address)?;
         let sent = Instant::now();
@@ -94,8 +120,9 @@ fn ask(settings: &Settings, number: usize) -> Result<(Rcode, Duration), String> 
         }
         _ => error.to_string(),
     })?;
+    let signatures = signed.and_then(|_| signatures::are_in(&answer));
     let answer = Message::from_slice(&answer).map_err(|error| error.to_string())?;
-    Ok((answer.header().rcode(), took))
+    Ok(Answer { rcode: answer.header().rcode(), took, signatures })
 }
 
 /// Builds the SOA query for a domain (wire format), with the RD bit set.

@@ -73,7 +73,7 @@ const OF_CHECK: &[Section] = &[
             ),
             (
                 "4",
-                "--probe: an upstream did not answer within 2 s, or answered with an error such as REFUSED",
+                "--probe: an upstream did not answer within 2 s, or answered with an error such as REFUSED; with dnssec.validate = true, also an upstream that returns no signatures",
             ),
         ],
     },

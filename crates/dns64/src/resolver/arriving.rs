@@ -10,9 +10,10 @@ use wire::view::{Message, rtype};
 use super::Resolver;
 use super::answer::{Answer, AnswerKind, DnssecRecords, Unusable};
 use super::asking::preferred_answer;
-use super::fetch::{State, TcpCause};
+use super::fetch::{State, TcpCause, Udp};
 use super::outcome::{Failure, Outcome};
 use super::outside::{ResolverIo, TcpFailure};
+use super::validating;
 use crate::ids::{Expected, FetchId, PortId, ServerId};
 use crate::metrics::{Count, UpstreamFailure};
 use crate::name::Key;
@@ -88,7 +89,8 @@ impl<O: ResolverIo> Resolver<O> {
             }
             return;
         }
-        let needs_edns = self.settings.validator.is_some() && fetch.query.needs_signatures();
+        let needs_edns =
+            self.settings.active_validator().is_some() && fetch.query.needs_signatures();
         let Some(udp) = fetch.state.udp() else { return };
         let sent = udp.sent(at);
         let had_edns = sent.is_some_and(|attempt| attempt.form.edns);
@@ -219,8 +221,12 @@ impl<O: ResolverIo> Resolver<O> {
         #[cfg(test)]
         crate::guard::panic_if_named("defect-answer", fetch.query.key().name());
         let key = fetch.query.key();
-        let scope = self.settings.upstream_sets.scope(key.name());
         let is_validated = fetch.query.is_validated;
+        if !is_validated && validating::is_validated(&self.settings, key) {
+            self.restart_with_validation(id);
+            return true;
+        }
+        let scope = self.settings.upstream_sets.scope(key.name());
         let dnssec = match (is_validated, key.dnssec_ok()) {
             (false, _) => DnssecRecords::AsReceived,
             (true, true) => DnssecRecords::Proofs,
@@ -234,7 +240,7 @@ impl<O: ResolverIo> Resolver<O> {
             }
             Ok(mut answer) => {
                 metrics.count(Count::UpstreamAnswer);
-                if self.settings.validator.is_some() {
+                if self.settings.active_validator().is_some() {
                     // Only this server decides which data are authentic.
                     answer.set_authentic(false);
                 }
@@ -251,6 +257,17 @@ impl<O: ResolverIo> Resolver<O> {
             }
             Err(Unusable::Malformed | Unusable::OtherQuestion) => self.on_malformed(id),
         }
+    }
+
+    /// Queries the upstreams again with DO and CD, because validation has begun since the fetch began.
+    fn restart_with_validation(&mut self, id: FetchId) {
+        let Some(fetch) = self.fetches.get(id) else { return };
+        fetch.query.is_validated = true;
+        let before = std::mem::replace(&mut fetch.state, State::Udp(Udp::default()));
+        for attempt in before.attempts() {
+            self.outside.forget(attempt.at);
+        }
+        self.attempt(id);
     }
 
     /// Counts a malformed response. Returns false, because the response is not an answer.

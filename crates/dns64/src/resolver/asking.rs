@@ -19,6 +19,7 @@ use super::timers::LEAST_DELAY;
 use super::upstreams::LEAST_RTO;
 use super::upstreams::Server;
 use super::upstreams::ports::is_ours;
+use super::validating;
 use super::waiter::Completion;
 use crate::ids::{FetchId, PortId, ServerId};
 use crate::metrics::{Count, UpstreamFailure};
@@ -47,7 +48,7 @@ impl<O: ResolverIo> Resolver<O> {
         let timeout = Nanos::from(self.settings.timeout());
         let route = self.settings.route_of(question.name(), question.qtype());
         let key = question.to_key();
-        let is_validated = self.validates(&key);
+        let is_validated = validating::is_validated(&self.settings, &key);
         let random_case = forwarding.randomize_case.then_some(&mut self.rng);
         let query = UpstreamQuery::new(key, is_validated, random_case);
         // A validation needs further queries, and extends the deadline once.
@@ -132,7 +133,8 @@ impl<O: ResolverIo> Resolver<O> {
             return;
         }
         udp.try_server(number);
-        let needs_edns = self.settings.validator.is_some() && fetch.query.needs_signatures();
+        let needs_edns =
+            self.settings.active_validator().is_some() && fetch.query.needs_signatures();
         let form = form(udp, number, server, self.now, needs_edns);
         let doubled = Nanos(server.patience().0 << udp.attempts.len().min(4));
         let query = &fetch.query;
@@ -216,7 +218,8 @@ impl<O: ResolverIo> Resolver<O> {
     pub(super) fn query_over_tcp(&mut self, id: FetchId, number: ServerId, cause: TcpCause) {
         let Some(fetch) = self.fetches.get(id) else { return };
         let State::Udp(udp) = &mut fetch.state else { return };
-        let needs_edns = self.settings.validator.is_some() && fetch.query.needs_signatures();
+        let needs_edns =
+            self.settings.active_validator().is_some() && fetch.query.needs_signatures();
         let form = form(udp, number, self.upstreams.server(number), self.now, needs_edns);
         let mut query = Vec::with_capacity(fetch.query.len());
         fetch.query.write(rand::Rng::next_u32(&mut self.rng) as u16, form, &mut query);

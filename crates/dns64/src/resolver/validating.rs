@@ -24,6 +24,7 @@ use super::fetch::{State, Validating};
 use super::outcome::{Failure, Outcome};
 use super::outside::{ResolverIo, ValidationTask};
 use super::waiter::{Resolve, ResolveRequest, Waiter};
+use crate::config::Settings;
 use crate::ids::FetchId;
 use crate::metrics::Count;
 use crate::name::{Key, KeyBuf};
@@ -34,12 +35,12 @@ const MAX_KEY_AGE: u32 = 5;
 /// Maximum number of responses that are kept while an answer is being validated.
 const MOST_LATER: usize = 2;
 
-impl<O: ResolverIo> Resolver<O> {
-    /// True if answers to this question are validated.
-    pub(super) fn validates(&self, key: &Key) -> bool {
-        self.settings.validator.is_some() && !key.checking_disabled() && key.qclass() == CLASS_IN
-    }
+/// True if answers to this question are validated.
+pub(super) fn is_validated(settings: &Settings, key: &Key) -> bool {
+    settings.active_validator().is_some() && !key.checking_disabled() && key.qclass() == CLASS_IN
+}
 
+impl<O: ResolverIo> Resolver<O> {
     /// Begins the validation of an answer. `bytes` is the response as received.
     pub(super) fn begin_validation(&mut self, id: FetchId, bytes: &[u8], answer: Answer) {
         let Some(fetch) = self.fetches.get(id) else { return };
@@ -60,7 +61,7 @@ impl<O: ResolverIo> Resolver<O> {
         let (waiting, later) = (None, Vec::new());
         fetch.state = State::Validating(Box::new(Validating { answer, waiting, later, before }));
         self.wait_until_deadline(id);
-        let Some(validator) = self.settings.validator.clone() else {
+        let Some(validator) = self.settings.active_validator().cloned() else {
             return self.complete(id, None, Failure::NotValidated(ede::DNSSEC_INDETERMINATE));
         };
         self.submit(ValidationTask {

@@ -168,6 +168,7 @@ impl Context {
             metrics_address: self.metrics_address,
             prefixes: self.shared.prefixes.load().iter().map(|used| status_of(used, now)).collect(),
             awaits_prefix: discovers && self.shared.live.load().announced.is_empty(),
+            validates: settings.active_validator().is_some(),
             upstreams: Vec::new(),
             cache: CacheStatus { entries: cache.len() as u64, bytes: cache.weight() },
             in_flight: metrics.in_flight(),
@@ -178,6 +179,9 @@ impl Context {
             let sum = upstreams.get(&upstream.address).copied().unwrap_or_default();
             let state = match sum.down_since {
                 Some(_) => UpstreamState::MarkedDown,
+                None if settings.lacks_signatures(upstream.address) => {
+                    UpstreamState::WithoutSignatures
+                }
                 None => UpstreamState::Up,
             };
             status.upstreams.push(UpstreamStatus {

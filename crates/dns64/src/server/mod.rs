@@ -18,7 +18,9 @@ mod prefixes;
 mod quota;
 mod replies;
 mod shared;
+mod signatures;
 mod tcp;
+mod upstream_query;
 mod validation;
 mod worker;
 mod xdp;
@@ -342,7 +344,7 @@ impl BoundServer {
             metrics,
         };
         let threads = if self.settings.validator.is_some() { workers } else { 0 };
-        let (validation, queues) = ValidationThreads::new(threads);
+        let (validation, queues) = ValidationThreads::new(threads, &common.metrics.validation);
         let shared = Arc::new(Shared {
             common,
             limiter: Limiter::new(),
@@ -357,6 +359,7 @@ impl BoundServer {
             ended: AtomicBool::new(false),
             live: ArcSwap::from_pointee(LivePrefixes::default()),
             prefixes: ArcSwap::default(),
+            signatures: ArcSwap::default(),
             interfaces: self.settings.config.discovery.interfaces.clone(),
             settings: ArcSwap::from_pointee(self.settings),
             started,

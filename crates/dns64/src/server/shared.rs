@@ -17,6 +17,7 @@ use crate::metrics::{self, Metrics, PrefixRow};
 use crate::prefixes::{LivePrefixes, PrefixReport};
 use crate::resolver::Common;
 use crate::resolver::outside::TcpQuery;
+use crate::signatures::SignatureSupport;
 
 /// State shared by all threads.
 pub(super) struct Shared {
@@ -26,6 +27,8 @@ pub(super) struct Shared {
     pub(super) live: ArcSwap<LivePrefixes>,
     /// State of the prefixes for status output and metrics, one entry per prefix.
     pub(super) prefixes: ArcSwap<Vec<PrefixReport>>,
+    /// Upstreams with and without DNSSEC signatures.
+    pub(super) signatures: ArcSwap<SignatureSupport>,
     /// State shared by the resolvers of all workers.
     pub(super) common: Common,
     pub(super) limiter: Limiter,
@@ -82,16 +85,21 @@ impl Shared {
     pub(super) fn replace(&self, settings: &Settings) {
         loop {
             let live = self.live.load_full();
-            let mut next = settings.with_prefixes(&live);
+            let signatures = self.signatures.load_full();
+            let mut next = settings.with_prefixes(&live).with_signatures((*signatures).clone());
             // The validation threads exist only if the server started with validation.
-            next.validator = match (&self.settings.load().validator, next.validator) {
+            let current = self.settings.load();
+            next.validate = current.validate;
+            next.validator = match (&current.validator, next.validator) {
                 (None, _) => None,
                 (Some(current), None) => Some(Arc::clone(current)),
                 (Some(_), next) => next,
             };
             self.settings.store(Arc::new(next));
-            // In the meantime, another thread may have published prefixes for the old settings.
-            if Arc::ptr_eq(&live, &self.live.load()) {
+            // In the meantime, another thread may have published its results for the old settings.
+            if Arc::ptr_eq(&live, &self.live.load())
+                && Arc::ptr_eq(&signatures, &self.signatures.load())
+            {
                 break;
             }
         }
@@ -107,6 +115,14 @@ impl Shared {
         self.ring();
     }
 
+    /// Publishes the result of the queries for DNSSEC signatures.
+    pub(super) fn publish_signatures(&self, signatures: SignatureSupport) {
+        self.signatures.store(Arc::new(signatures));
+        let signatures = self.signatures.load();
+        self.settings.rcu(|settings| settings.with_signatures((**signatures).clone()));
+        self.ring();
+    }
+
     /// Wakes all workers, so that they use the new settings.
     fn ring(&self) {
         for inbox in &self.worker_inboxes {
@@ -117,6 +133,8 @@ impl Shared {
     /// Returns counters, cache statistics and prefixes in the Prometheus text format.
     pub(super) fn metrics_text(&self) -> String {
         let now = clock::now();
+        let validates = self.settings.load().active_validator().is_some();
+        self.metrics().validation.is_active.store(validates, Ordering::Relaxed);
         let row = |used: &PrefixReport| PrefixRow {
             prefix: used.prefix.to_string(),
             name: used.name.clone().unwrap_or_default(),

@@ -23,6 +23,7 @@ use super::network::message;
 use super::panics::{PanicBudget, TooMany, cost_of};
 use super::prefixes;
 use super::shared::Shared;
+use super::signatures;
 use crate::client::query::describe;
 use crate::client::reply::write_servfail;
 use crate::control::socket::{ControlSocket, SocketFile};
@@ -103,6 +104,7 @@ pub(super) fn run(
         }
         ask_upstreams(&tasks, shared, questions, observer.and_then(Observer::upstream_tap));
         prefixes::watch(&tasks, shared, sockets.routers)?;
+        signatures::watch(&tasks, shared);
         let (shared_too, addresses) = (Arc::clone(shared), sockets.addresses);
         let (xdp, on_reload) = (sockets.xdp, sockets.on_reload);
         let context = Context { shared: shared_too, addresses, metrics_address, xdp, on_reload };

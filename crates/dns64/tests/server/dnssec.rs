@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use domain::base::iana::{Rcode, Rtype};
 use testbed::signed::{self, TestRecord, World, soa};
 
-use crate::harness::{Act, Ask, Asked, PREFIX, Server, Upstream, ask, mapped, server};
+use crate::harness::{Act, Ask, Asked, PREFIX, Server, Upstream, ask, eventually, mapped, server};
 
 /// A root with `signed.test` and the unsigned delegation `plain.test`, both below `test`.
 fn world() -> Arc<World> {
@@ -36,6 +36,9 @@ fn with_id(q: &Asked, message: &[u8]) -> Vec<Act> {
 fn answer(world: &World, q: &Asked) -> Vec<Act> {
     let zone = world.zone("signed.test.");
     let name = &q.name;
+    if name.is_empty() && q.qtype == Rtype::SOA {
+        return respond(q, Rcode::NOERROR, &world.zone(".").sign(&soa(".")), &[]);
+    }
     if matches!(q.qtype, Rtype::DS | Rtype::DNSKEY) {
         return world
             .response(&owner(q), q.qtype)
@@ -66,12 +69,19 @@ fn upstream(world: &Arc<World>) -> Upstream {
 
 /// A server that validates with the trust anchor of `world`.
 fn validating(world: &World, upstreams: &[&Upstream], more: &str) -> Server {
+    validating_if("true", world, upstreams, more)
+}
+
+/// A server with the trust anchor of `world` and this value of `validate`.
+fn validating_if(validate: &str, world: &World, upstreams: &[&Upstream], more: &str) -> Server {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("anchors");
     std::fs::write(&file, world.anchor()).unwrap();
     let addresses: Vec<_> = upstreams.iter().map(|upstream| upstream.address).collect();
-    let text =
-        format!("{PREFIX}{more}[dnssec]\nvalidate = true\ntrust-anchors = '{}'\n", file.display());
+    let text = format!(
+        "{PREFIX}{more}[dnssec]\nvalidate = {validate}\ntrust-anchors = '{}'\n",
+        file.display()
+    );
     server(&addresses, &text)
 }
 
@@ -214,4 +224,84 @@ fn negative_trust_anchors_exempt_a_domain() {
     let reply = ask("bad.signed.test", Rtype::AAAA).of(&server);
     assert_eq!(reply.addresses(), [mapped("192.0.2.1")]);
     assert_eq!(outcome(&server, &ask("bad2.signed.test", Rtype::A)).0, Rcode::SERVFAIL);
+}
+
+/// An upstream that removes signatures and proofs from its responses.
+fn stripping(world: &Arc<World>) -> Upstream {
+    let world = Arc::clone(world);
+    Upstream::new(move |q| match (q.qtype, q.name.as_str()) {
+        (Rtype::SOA, "") => respond(q, Rcode::NOERROR, &signed::records(&soa(".")), &[]),
+        (Rtype::A, name) => {
+            respond(q, Rcode::NOERROR, &signed::records(&format!("{name}. A 192.0.2.66")), &[])
+        }
+        (Rtype::DS | Rtype::DNSKEY, _) => respond(q, Rcode::NOERROR, &[], &[]),
+        _ => answer(&world, q),
+    })
+}
+
+const IF_POSSIBLE: &str = "'if-possible'";
+
+#[test]
+fn validation_begins_when_an_upstream_returns_signatures() {
+    let world = world();
+    let upstream = upstream(&world);
+    let server = validating_if(IF_POSSIBLE, &world, &[&upstream], "");
+    let native = ask("native.signed.test", Rtype::AAAA).authentic_data();
+    eventually("AD", || outcome(&server, &native).1);
+    assert_eq!(outcome(&server, &ask("bad.signed.test", Rtype::A)).0, Rcode::SERVFAIL);
+}
+
+#[test]
+fn answers_are_not_validated_if_no_upstream_returns_signatures() {
+    let world = world();
+    let upstream = stripping(&world);
+    let server = validating_if(IF_POSSIBLE, &world, &[&upstream], "");
+    let soa_queries =
+        || upstream.queries().iter().filter(|q| q.qtype == Rtype::SOA && q.name.is_empty()).count();
+    eventually("queries for signatures", || soa_queries() >= 2);
+    let query = ask("a.signed.test", Rtype::A).authentic_data();
+    assert_eq!(outcome(&server, &query), (Rcode::NOERROR, false, 1, 0, vec![]));
+    let query = upstream.queries().into_iter().find(|q| q.qtype == Rtype::A).unwrap();
+    assert!(!query.message.header().cd(), "the upstream may validate instead");
+}
+
+#[test]
+fn upstreams_without_signatures_are_not_used() {
+    let world = world();
+    let (stripping, good) = (stripping(&world), upstream(&world));
+    for validate in ["true", IF_POSSIBLE] {
+        let server = validating_if(validate, &world, &[&stripping, &good], "");
+        let has = |upstream: &Upstream| upstream.queries().iter().any(|q| q.qtype == Rtype::SOA);
+        eventually("queries for signatures", || has(&stripping) && has(&good));
+        eventually("AD", || {
+            outcome(&server, &ask("native.signed.test", Rtype::AAAA).authentic_data()).1
+        });
+        let stripped = || stripping.queries().iter().filter(|q| q.qtype != Rtype::SOA).count();
+        let before = stripped();
+        for number in 0..20 {
+            let reply = ask(&format!("n{number}.signed.test"), Rtype::A).of(&server);
+            assert_eq!(reply.answers(), [format!("n{number}.signed.test 300 a 192.0.2.1")]);
+        }
+        assert_eq!(stripped(), before, "validate = {validate}");
+    }
+}
+
+#[test]
+fn a_negative_trust_anchor_can_expire() {
+    let world = world();
+    let upstream = upstream(&world);
+    for (until, rcode) in
+        [("2001-01-01T00:00:00Z", Rcode::SERVFAIL), ("2101-01-01T00:00:00Z", Rcode::NOERROR)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("anchors");
+        std::fs::write(&file, world.anchor()).unwrap();
+        let text = format!(
+            "{PREFIX}[dnssec]\nvalidate = true\ntrust-anchors = '{}'\n\
+             negative-trust-anchors = [{{ domain = 'bad.signed.test', until = {until} }}]\n",
+            file.display()
+        );
+        let server = server(&[upstream.address], &text);
+        assert_eq!(outcome(&server, &ask("bad.signed.test", Rtype::A)).0, rcode, "{until}");
+    }
 }

@@ -68,6 +68,7 @@ impl Upstreams {
                 self.servers.insert(Server::new(address, metrics.add_upstream(address)))
             });
             self.servers[index].set_configured(true);
+            self.servers[index].set_lacks_signatures(settings.lacks_signatures(address));
             members.push(Member { server: ServerId::from_index(index), weight: upstream.weight });
         }
         let route = |numbers: &Vec<usize>| numbers.iter().map(|&number| members[number]).collect();
@@ -120,7 +121,7 @@ impl Upstreams {
                     server: member.server,
                     weight: member.weight,
                     speed: server.health().speed(),
-                    down_until: server.health().down_until(),
+                    down_until: server.down_until(),
                     may_ask_again: server.may_be_asked_again(now),
                 }
             })

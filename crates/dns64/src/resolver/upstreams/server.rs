@@ -19,6 +19,9 @@ pub(crate) struct Server {
     /// False after a reload removed the upstream from the configuration. The upstream then gets no
     /// further queries.
     configured: bool,
+    /// True if the upstream returns no DNSSEC signatures, and answers are validated. It is then queried only if all others
+    /// are marked down.
+    lacks_signatures: bool,
     health: UpstreamHealth,
     retries: Retries,
     edns: Suspended,
@@ -33,6 +36,7 @@ impl Server {
         Server {
             address,
             configured: true,
+            lacks_signatures: false,
             health: UpstreamHealth::default(),
             retries: Retries::default(),
             edns: Suspended::default(),
@@ -57,6 +61,10 @@ impl Server {
         self.update_metrics();
     }
 
+    pub(super) fn set_lacks_signatures(&mut self, lacks: bool) {
+        self.lacks_signatures = lacks;
+    }
+
     pub(super) fn health(&self) -> &UpstreamHealth {
         &self.health
     }
@@ -66,9 +74,14 @@ impl Server {
         &self.network
     }
 
-    /// True if the server is marked down.
+    /// True if the server is marked down, or returns no signatures.
     pub(crate) fn is_marked_down(&self, now: Nanos) -> bool {
-        now < self.health.down_until()
+        now < self.down_until()
+    }
+
+    /// Returns the time until which other servers are preferred.
+    pub(super) fn down_until(&self) -> Nanos {
+        if self.lacks_signatures { Nanos(u64::MAX) } else { self.health.down_until() }
     }
 
     /// Returns the time to wait for the server's answer before a retransmission, 0.2 to 0.8 s.

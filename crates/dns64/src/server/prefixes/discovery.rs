@@ -2,16 +2,14 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::Ipv6Addr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use net::address::ServiceAddr;
 use net::clock;
 use rand::RngExt;
-use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{sleep, timeout};
 use units::Nanos;
 use wire::view::{Message, rtype};
@@ -22,10 +20,8 @@ use crate::prefixes::discovery;
 use crate::resolver::answer::{Answer, AnswerKind};
 use crate::resolver::ttl::TtlLimits;
 use crate::server::shared::Shared;
-use crate::transport::framing::{read_message, write_message};
+use crate::server::upstream_query;
 
-/// Time limit for an upstream's answer, including a retry over TCP.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// The root name.
 const ROOT: &[u8] = b"\0";
 /// Header of the query, without the ID. RD is set, and there is one question. CD is clear, because a DNS64 does not
@@ -89,13 +85,13 @@ async fn query_while(
 /// and at least one has not answered, the result is `None`. All upstreams are queried in parallel, because waiting for
 /// several dead upstreams in turn could take so long that a known prefix expires.
 async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
-    let asked = |&upstream| Box::pin(timeout(PATIENCE, ask_one(upstream)));
+    let asked = |&upstream| Box::pin(ask_one(upstream));
     let mut asked: Vec<_> = upstreams.iter().map(|to| (asked(to), None)).collect();
     poll_fn(|context| {
         for (asking, said) in asked.iter_mut().filter(|(_, said)| said.is_none()) {
             if let Poll::Ready(answer) = asking.as_mut().poll(context) {
                 // A timeout, an error and an invalid answer are treated alike.
-                *said = Some(answer.ok().and_then(Result::ok).flatten());
+                *said = Some(answer.ok().flatten());
             }
         }
         let mut none = None;
@@ -122,40 +118,9 @@ async fn ask(upstreams: &[ServiceAddr]) -> Option<Announcement> {
 
 /// Queries one upstream. Returns `None` if the answer is not usable.
 async fn ask_one(upstream: ServiceAddr) -> io::Result<Option<PrefixesWithTtl>> {
-    let upstream = upstream.resolve()?;
     let id: [u8; 2] = rand::rng().random();
     let query = [&id[..], HEADER, QUESTION, OPT].concat();
-    let answer = ask_over_udp(upstream, &query).await?;
-    if Message::new(&answer).is_some_and(|message| message.is_truncated()) {
-        return Ok(read(&query_over_tcp(upstream, &query).await?));
-    }
-    Ok(read(&answer))
-}
-
-/// Returns the first datagram from the upstream that has the query's ID.
-async fn ask_over_udp(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
-    let any: SocketAddr = match upstream {
-        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(any).await?;
-    socket.connect(upstream).await?;
-    socket.send(query).await?;
-    let mut buffer = vec![0; 4_096];
-    loop {
-        let len = socket.recv(&mut buffer).await?;
-        // A forged answer with a wrong ID does not end the wait.
-        if buffer[..len].starts_with(&query[..2]) {
-            buffer.truncate(len);
-            return Ok(buffer);
-        }
-    }
-}
-
-async fn query_over_tcp(upstream: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect(upstream).await?;
-    write_message(&mut stream, query).await?;
-    read_message(&mut stream, PATIENCE).await
+    Ok(read(&upstream_query::ask(upstream, &query).await?))
 }
 
 /// Returns the prefixes in an answer, and the lowest TTL of its AAAA records. An answer without
@@ -185,6 +150,7 @@ fn read(message: &[u8]) -> Option<PrefixesWithTtl> {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::time::Duration;
 
     use super::*;
     use crate::translation::prefix::Prefix;
