@@ -1,13 +1,14 @@
 //! State that is shared by all validations, and the state of one step.
 
 use bytes::Bytes;
-use domain::base::iana::Rtype;
+use domain::base::iana::{ExtendedErrorCode, Rtype};
 
 use crate::anchors::TrustAnchors;
 use crate::limits::{Limits, Work};
 use crate::name::Name;
 use crate::signature::Checks;
-use crate::zone_cache::ZoneCache;
+use crate::verdict::Security;
+use crate::zone_cache::{Step, Trust, ZoneCache};
 
 /// State that all validations share.
 pub struct Validator {
@@ -23,6 +24,21 @@ impl Validator {
         Validator { anchors, limits, zones: ZoneCache::new(most_names) }
     }
 
+    /// Returns the zones from the trust anchor down to the zone of a name, as far as they are stored. `now` is the time in
+    /// seconds since 1970. The list is empty if no trust anchor is above the name.
+    pub fn chain(&self, name: &Name, now: u64) -> Vec<ZoneStatus> {
+        let Some(anchor) = self.anchors.closest(name) else { return Vec::new() };
+        let depth = anchor.name.label_count();
+        let names = name.iter_suffixes().filter(|suffix| suffix.label_count() >= depth);
+        let mut names: Vec<Name> = names.collect();
+        names.reverse();
+        let status = |zone: Name| match self.zones.get(&zone, now as u32) {
+            Some(Step::Cut(trust)) => Some(ZoneStatus::new(zone, &trust)),
+            Some(Step::Inside) | None => None,
+        };
+        names.into_iter().filter_map(status).collect()
+    }
+
     /// Returns the highest zone with a trust anchor, usually the root. If a resolver returns signatures at all, it
     /// returns those of this zone. `None` if there is no trust anchor.
     pub fn top_zone(&self) -> Option<&Name> {
@@ -33,6 +49,34 @@ impl Validator {
 impl std::fmt::Debug for Validator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Validator").field("anchors", &self.anchors).finish_non_exhaustive()
+    }
+}
+
+/// Security status of a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneStatus {
+    /// Apex of the zone.
+    pub zone: Name,
+    /// Security status of the zone.
+    pub security: Security,
+    /// Tags of the keys of a secure zone.
+    pub key_tags: Vec<u16>,
+    /// Extended DNS error (RFC 8914) that explains a status other than secure.
+    pub extended_error: Option<ExtendedErrorCode>,
+}
+
+impl ZoneStatus {
+    fn new(zone: Name, trust: &Trust) -> ZoneStatus {
+        let (security, key_tags, extended_error) = match trust {
+            Trust::Keys(keys) => {
+                (Security::Secure, keys.keys.iter().map(|key| key.tag).collect(), None)
+            }
+            Trust::Insecure(cause) => (Security::Insecure, Vec::new(), *cause),
+            Trust::Bogus(fault) => (Security::Bogus, Vec::new(), Some(fault.extended_error())),
+            Trust::Indeterminate => (Security::Indeterminate, Vec::new(), None),
+            Trust::Unchecked(_) => (Security::Unchecked, Vec::new(), None),
+        };
+        ZoneStatus { zone, security, key_tags, extended_error }
     }
 }
 

@@ -36,7 +36,7 @@ mod zone_cache;
 mod zones;
 
 pub use self::anchors::{AnchorError, TrustAnchors};
-pub use self::context::{Query, Validator};
+pub use self::context::{Query, Validator, ZoneStatus};
 pub use self::limits::{Limit, Limits};
 pub use self::name::Name;
 pub use self::validation::{Progress, Validation};

@@ -19,6 +19,18 @@ pub enum Security {
     Bogus,
 }
 
+impl std::fmt::Display for Security {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Security::Secure => "secure",
+            Security::Insecure => "insecure",
+            Security::Indeterminate => "indeterminate",
+            Security::Unchecked => "unchecked",
+            Security::Bogus => "bogus",
+        })
+    }
+}
+
 /// Result of the validation of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
@@ -83,7 +95,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Returns the extended DNS error of the fault (RFC 8914 §4).
-    const fn extended_error(self) -> ExtendedErrorCode {
+    pub(crate) const fn extended_error(self) -> ExtendedErrorCode {
         match self {
             Fault::NoSignature => ExtendedErrorCode::RRSIGS_MISSING,
             Fault::NoKey => ExtendedErrorCode::DNSKEY_MISSING,

@@ -11,6 +11,7 @@
 
 use std::net::IpAddr;
 
+use dnssec::Security;
 use smallvec::{SmallVec, smallvec};
 use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
@@ -151,6 +152,11 @@ impl Inquiry {
     /// True if the client query uses an expired answer (RFC 8767).
     pub(crate) fn is_stale(&self) -> bool {
         is_stale(&self.known)
+    }
+
+    /// Returns the worst result of the DNSSEC validation of all answers, or `None` if none of them was validated.
+    pub(crate) fn security(&self) -> Option<Security> {
+        self.known.iter().filter_map(Outcome::security).max()
     }
 
     /// True if a reply is possible without an answer to `asked`, the question of the last step. This is the case if

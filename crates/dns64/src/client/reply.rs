@@ -100,7 +100,7 @@ impl ReplyFrame {
     ) {
         let start = out.len();
         let stale = is_stale(known);
-        let errors = self.extended_errors(reply, stale);
+        let errors = self.extended_errors(reply, stale, known);
         match *reply {
             Reply::Local(answer) => self.write_local(out, answer, rules),
             Reply::Error { rcode, .. } => self.write_header(out, rcode, false),
@@ -148,7 +148,12 @@ impl ReplyFrame {
     }
 
     /// Returns the extended errors for a reply (RFC 8914), including those of upstreams (RFC 8914 §3).
-    fn extended_errors(&self, reply: &Reply<'_>, stale: bool) -> SmallVec<[u16; 2]> {
+    fn extended_errors(
+        &self,
+        reply: &Reply<'_>,
+        stale: bool,
+        known: &[Outcome],
+    ) -> SmallVec<[u16; 2]> {
         let own = match *reply {
             Reply::Error {
                 cause: Cause::Failed(Failure::Timeout | Failure::Unreachable), ..
@@ -175,6 +180,12 @@ impl ReplyFrame {
             Reply::Pass { last, .. } => last.answer.extended_error(),
         };
         let mut errors: SmallVec<[u16; 2]> = own.into_iter().collect();
+        // Explains why an answer from which the reply is synthesized is not secure.
+        if matches!(reply, Reply::Synthesize { .. }) {
+            let not_secure = known.iter().filter(|outcome| outcome.security().is_some());
+            let codes = not_secure.filter_map(|outcome| outcome.kept()?.answer.extended_error());
+            errors.extend(codes.take(1));
+        }
         if reply.is_filtered() && own != Some(ede::FILTERED) {
             errors.push(ede::FILTERED);
         }

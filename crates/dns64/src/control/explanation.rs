@@ -43,6 +43,23 @@ pub struct Explanation {
     pub answer: Vec<AnswerRecord>,
     /// Upper limits on the TTL of synthesized records. The lowest limit applies.
     pub ttl: Option<TtlBounds>,
+    /// Zones from the trust anchor down to the zone of the name, as far as they are stored. Empty without DNSSEC
+    /// validation.
+    #[serde(default)]
+    pub chain: Vec<ZoneInChain>,
+}
+
+/// DNSSEC status of a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ZoneInChain {
+    /// Apex of the zone.
+    pub zone: String,
+    /// Status: `secure`, `insecure` or `bogus`.
+    pub security: String,
+    /// Tags of the keys of a secure zone.
+    pub key_tags: Vec<u16>,
+    /// Extended error (RFC 8914) that explains a status other than secure.
+    pub extended_error: Option<u16>,
 }
 
 /// Rules that apply to a client and a name.
@@ -143,8 +160,12 @@ pub struct QuestionAsked {
     pub stale: bool,
     /// True if the answer contains signatures.
     pub signed: bool,
-    /// True if the upstream has validated the answer (AD bit).
+    /// True if the answer is marked as validated (AD bit), by this server or by the upstream.
     pub authentic: bool,
+    /// Result of the DNSSEC validation by this server: `secure`, `insecure`, `indeterminate`, `unchecked` or `bogus`;
+    /// `null` if the answer was not validated.
+    #[serde(default)]
+    pub security: Option<String>,
     /// Canonical name at the end of an alias chain.
     pub alias_of: Option<String>,
     /// Addresses in the answer.

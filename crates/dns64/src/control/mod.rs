@@ -17,7 +17,7 @@ pub(crate) mod text;
 
 pub use self::explanation::{
     AnswerRecord, EXPLANATION_VERSION, Explanation, PrefixRule, QuestionAsked, RulesApplied,
-    Source, TtlBounds,
+    Source, TtlBounds, ZoneInChain,
 };
 pub use self::outcomes::{FLUSH_VERSION, FlushReport, RELOAD_VERSION, ReloadOutcome, ReloadReport};
 pub use self::status::{

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::explanation::{Explanation, PrefixRule, QuestionAsked, RulesApplied, Source, TtlBounds};
+use super::explanation::{
+    Explanation, PrefixRule, QuestionAsked, RulesApplied, Source, TtlBounds, ZoneInChain,
+};
 use super::outcomes::{FlushReport, ReloadOutcome, ReloadReport};
 use super::status::{PrefixStatus, Status, UpstreamState, UpstreamStatus};
 use crate::translation::policy::{Hints, Mode, Select};
@@ -44,6 +46,16 @@ pub(crate) fn explanation(explained: &Explanation) -> String {
     for question in &explained.questions {
         let asked = format!("{} {}", question.name, question.rtype);
         let _ = writeln!(out, "  {asked}: {}", outcome(question));
+    }
+    if !explained.chain.is_empty() {
+        out.push_str("Chain of trust\n");
+    }
+    for ZoneInChain { zone, security, key_tags, extended_error: code } in &explained.chain {
+        let tags: Vec<String> = key_tags.iter().map(ToString::to_string).collect();
+        let tags =
+            if tags.is_empty() { String::new() } else { format!("; keys {}", tags.join(", ")) };
+        let code = code.map(|code| format!("; EDE {}", extended_error(code))).unwrap_or_default();
+        let _ = writeln!(out, "  {zone}: {security}{tags}{code}");
     }
     out.push_str("Answer\n");
     for record in &explained.answer {
@@ -189,7 +201,10 @@ fn outcome(question: &QuestionAsked) -> String {
     parts.extend(question.extended_error.map(|code| format!("EDE {}", extended_error(code))));
     parts.extend(question.probe.then(|| "probe with CD for the reason of the error".to_owned()));
     parts.extend(question.signed.then(|| "signed".to_owned()));
-    parts.extend(question.authentic.then(|| "validated by the upstream".to_owned()));
+    match &question.security {
+        Some(security) => parts.push(security.clone()),
+        None => parts.extend(question.authentic.then(|| "validated by the upstream".to_owned())),
+    }
     match question.source {
         Source::Cache => {
             let age = question.age_s.map_or(String::new(), |age| format!(", {age} s old"));
@@ -391,6 +406,7 @@ mod tests {
             stale: false,
             signed: false,
             authentic: false,
+            security: None,
             alias_of: None,
             addresses: Vec::new(),
         }
@@ -408,7 +424,10 @@ mod tests {
             decided_by: "RFC 6147 §5.1.6".into(),
             rules: rules(),
             questions: vec![
-                question("AAAA", "no-data", Source::Cache),
+                QuestionAsked {
+                    security: Some("secure".into()),
+                    ..question("AAAA", "no-data", Source::Cache)
+                },
                 QuestionAsked { addresses, ..question("A", "data", Source::Upstream) },
             ],
             rcode: "NOERROR".into(),
@@ -421,6 +440,20 @@ mod tests {
                 data: "2001:db8:64::c000:201".into(),
             }],
             ttl: Some(TtlBounds { a_s: 269, denial_s: 300, prefix_s: Some(90) }),
+            chain: vec![
+                ZoneInChain {
+                    zone: ".".into(),
+                    security: "secure".into(),
+                    key_tags: vec![20_326, 7],
+                    extended_error: None,
+                },
+                ZoneInChain {
+                    zone: "example.".into(),
+                    security: "bogus".into(),
+                    key_tags: vec![],
+                    extended_error: Some(9),
+                },
+            ],
         };
         let expected = "www.example. AAAA for 192.0.2.7: NOERROR\n  \
             why         The name has no AAAA records; they are synthesized from its A records.\n  \
@@ -433,8 +466,11 @@ mod tests {
             also        break-dnssec, https-hints translate\n  \
             upstreams   192.0.2.53:53\n\
             Questions\n  \
-            www.example. AAAA: no data; from the cache, 31 s old; 269 s left\n  \
+            www.example. AAAA: no data; secure; from the cache, 31 s old; 269 s left\n  \
             www.example. A: 192.0.2.1; queried, 12.3 ms; 269 s left\n\
+            Chain of trust\n  \
+            .: secure; keys 20326, 7\n  \
+            example.: bogus; EDE 9 DNSKEY Missing\n\
             Answer\n  \
             www.example. 90 AAAA 2001:db8:64::c000:201\n  \
             TTL         90 s, the lowest of: A records 269 s, negative AAAA answer 300 s, prefix 90 s\n  \

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
+use dnssec::Security;
 use domain::base::iana::Rtype;
 use nix::unistd::Uid;
 use serde::Serialize;
@@ -51,6 +52,8 @@ pub(crate) struct Entry {
     pub(crate) decision: Decision,
     /// True if the reply depends on an expired answer.
     pub(crate) stale: bool,
+    /// Worst result of the DNSSEC validation of the answers on which the reply depends; `None` if none was validated.
+    pub(crate) security: Option<Security>,
 }
 
 impl HeapSize for Entry {
@@ -72,6 +75,7 @@ struct Line<'a> {
     decision: Decision,
     stale: bool,
     took_us: u64,
+    dnssec: Option<String>,
 }
 
 impl Entry {
@@ -95,10 +99,12 @@ impl Entry {
                 let rtype = rtype.unwrap_or("-");
                 let (client, decision) = (self.client, self.decision.word());
                 let stale = if self.stale { " stale" } else { "" };
+                let security = self.security.map(|security| format!(" {security}"));
+                let security = security.unwrap_or_default();
                 // Writing to a vector does not fail.
                 let _ = writeln!(
                     out,
-                    "{time} {client} {name} {rtype} {transport} {rcode} {decision} {took_us}us{stale}"
+                    "{time} {client} {name} {rtype} {transport} {rcode} {decision} {took_us}us{stale}{security}"
                 );
             }
             LogFormat::Json => {
@@ -112,6 +118,7 @@ impl Entry {
                     decision: self.decision,
                     stale: self.stale,
                     took_us,
+                    dnssec: self.security.map(|security| security.to_string()),
                 };
                 // All values can be represented in JSON.
                 let _ = serde_json::to_writer(&mut *out, &line);
@@ -329,6 +336,7 @@ mod tests {
             rcode: Rcode::NOERROR,
             decision: Decision::TranslatedNoData,
             stale: false,
+            security: None,
         }
     }
 
@@ -352,8 +360,11 @@ mod tests {
         assert_eq!(
             line(&entry(Some("www.example")), LogFormat::Json),
             "{\"time\":\"2026-01-02T03:02:03.004Z\",\"client\":\"192.0.2.7\",\"name\":\"www.example.\",\"type\":\"AAAA\",\
-             \"transport\":\"UDP\",\"rcode\":\"NOERROR\",\"decision\":\"translated-no-data\",\"stale\":false,\"took_us\":12345}\n"
+             \"transport\":\"UDP\",\"rcode\":\"NOERROR\",\"decision\":\"translated-no-data\",\"stale\":false,\"took_us\":12345,\"dnssec\":null}\n"
         );
+        let secure = Entry { security: Some(Security::Secure), ..stale };
+        assert!(line(&secure, LogFormat::Text).ends_with(" 12345us stale secure\n"));
+        assert!(line(&secure, LogFormat::Json).ends_with(",\"dnssec\":\"secure\"}\n"));
         // A newline in a name must not start a second line, and a space must not start a column.
         let mut odd = entry(Some("www.example"));
         odd.question = Some((LowerName::from_wire(b"\x05a\nb c\0"), 65_280));

@@ -8,7 +8,7 @@ use domain::base::{Message, MessageBuilder, Name};
 
 use super::host_check::connect;
 use crate::config::{Settings, Validate};
-use crate::signatures;
+use crate::signatures::{self, Signatures};
 
 /// Maximum time to wait for an answer from an upstream.
 const TIMEOUT: Duration = Duration::from_secs(2);
@@ -120,7 +120,7 @@ fn ask(settings: &Settings, number: usize) -> Result<Answer, String> {
         }
         _ => error.to_string(),
     })?;
-    let signatures = signed.and_then(|_| signatures::are_in(&answer));
+    let signatures = signed.and_then(|_| Signatures::of(&answer)).map(|found| found.are_found());
     let answer = Message::from_slice(&answer).map_err(|error| error.to_string())?;
     Ok(Answer { rcode: answer.header().rcode(), took, signatures })
 }

@@ -85,8 +85,8 @@ pub(crate) struct Answer {
     target_len: u8,
     kind: AnswerKind,
     signed: bool,
-    /// True if DNSSEC validation by this server has found the answer secure.
-    secure: bool,
+    /// Result of the DNSSEC validation by this server; `None` if the answer was not validated.
+    security: Option<Security>,
 }
 
 /// One resource record of an answer: all its fields except the owner name.
@@ -226,7 +226,7 @@ impl Answer {
             target_len: target_len as u8,
             kind,
             signed: facts.signed || survey.signed_authority,
-            secure: false,
+            security: None,
         }
     }
 
@@ -259,7 +259,11 @@ impl Answer {
     }
     /// True if DNSSEC validation by this server has found the answer secure.
     pub(crate) fn is_secure(&self) -> bool {
-        self.secure
+        self.security == Some(Security::Secure)
+    }
+    /// Returns the result of the DNSSEC validation by this server, or `None` if the answer was not validated.
+    pub(crate) fn security(&self) -> Option<Security> {
+        self.security
     }
     /// True if the upstream set AD, which reports the answer as validated.
     pub(crate) fn is_authentic(&self) -> bool {
@@ -271,11 +275,15 @@ impl Answer {
     }
 
     /// Records the verdict of the DNSSEC validation: the answer counts as signed and as validated if it is secure, and
-    /// no TTL exceeds that of the verdict.
+    /// no TTL exceeds that of the verdict. The extended error of the verdict explains a status other than secure.
     pub(crate) fn set_verdict(&mut self, verdict: &Verdict) {
         let is_secure = verdict.security == Security::Secure;
         self.set_authentic(is_secure);
-        (self.signed, self.secure) = (is_secure, is_secure);
+        self.signed = is_secure;
+        self.security = Some(verdict.security);
+        if let Some(code) = verdict.extended_error {
+            self.extended_error = Some(code.to_int());
+        }
         self.ttl = self.ttl.min(verdict.ttl);
         let offsets: Vec<usize> = self.ttl_offsets().collect();
         for offset in offsets {

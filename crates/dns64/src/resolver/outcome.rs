@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use dnssec::Security;
+
 use crate::resolver::answer::Answer;
 
 /// Reason why a fetch has no answer.
@@ -41,6 +43,15 @@ impl Outcome {
     pub(crate) fn kept(&self) -> Option<&CachedAnswer> {
         match self {
             Outcome::Answered(kept) => Some(kept),
+            Outcome::Failed(_) => None,
+        }
+    }
+
+    /// Returns the result of the DNSSEC validation by this server, or `None` if there was no validation.
+    pub(crate) fn security(&self) -> Option<Security> {
+        match self {
+            Outcome::Answered(kept) => kept.answer.security(),
+            Outcome::Failed(Failure::Bogus(_)) => Some(Security::Bogus),
             Outcome::Failed(_) => None,
         }
     }

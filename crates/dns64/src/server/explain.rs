@@ -13,6 +13,7 @@ use domain::base::iana::Rtype;
 use domain::base::name::ToName;
 use domain::base::opt::UnknownOptData;
 use domain::rdata::AllRecordData;
+use net::clock;
 use tokio::sync::oneshot;
 use units::Nanos;
 use wire::edns::option;
@@ -25,7 +26,7 @@ use crate::client::reply::synthetic_ttl;
 use crate::config::{PrefixKeys, Settings};
 use crate::control::{
     AnswerRecord, EXPLANATION_VERSION, Explanation, PrefixRule, QuestionAsked, RulesApplied,
-    Source, TtlBounds,
+    Source, TtlBounds, ZoneInChain,
 };
 use crate::name::{KeyBuf, LowerName, text};
 use crate::prefixes::LivePrefixes;
@@ -97,6 +98,7 @@ impl Trace {
             stale: kept.is_some_and(|kept| kept.stale),
             signed: answer.is_some_and(Answer::is_signed),
             authentic: answer.is_some_and(Answer::is_authentic),
+            security: outcome.security().map(|security| security.to_string()),
             alias_of: answer
                 .filter(|answer| answer.has_aliases())
                 .map(|answer| text(answer.target())),
@@ -122,6 +124,7 @@ impl Trace {
             questions: std::mem::take(&mut self.questions),
             stale: inquiry.is_stale(),
             ttl: ttl_bounds(reply, rules),
+            chain: chain(settings, &asked),
             ..explanation(&asked, qtype, decision, reply.rcode(), applied, rules.client)
         };
         if let Some((answer, errors)) = read(&octets) {
@@ -176,7 +179,24 @@ fn explanation(
         stale: false,
         answer: Vec::new(),
         ttl: None,
+        chain: Vec::new(),
     }
+}
+
+/// Returns the zones from the trust anchor down to the name, as far as they are stored.
+fn chain(settings: &Settings, name: &LowerName) -> Vec<ZoneInChain> {
+    let Some(validator) = settings.active_validator() else { return Vec::new() };
+    let Ok(name) = dnssec::Name::from_octets(name.wire().to_vec().into()) else {
+        return Vec::new();
+    };
+    let now = clock::wall().0 / Nanos::SECOND.0;
+    let zones = validator.chain(&name, now).into_iter().map(|status| ZoneInChain {
+        zone: text(status.zone.as_slice()),
+        security: status.security.to_string(),
+        key_tags: status.key_tags,
+        extended_error: status.extended_error.map(|code| code.to_int()),
+    });
+    zones.collect()
 }
 
 /// Returns the mnemonic of a type, as in zone files.

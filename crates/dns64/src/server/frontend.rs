@@ -122,7 +122,7 @@ impl Frontend {
     #[inline]
     fn reply(&mut self, client: &Client, write: impl FnOnce(&mut Vec<u8>)) {
         let metrics = self.shared.metrics().worker(self.worker);
-        self.replies.send(client, metrics, Nanos(0), write);
+        self.replies.send(client, metrics, Nanos(0), || None, write);
     }
 
     /// Reports an immediately answered query to the observer, if there is one.
@@ -145,6 +145,7 @@ impl Frontend {
                 rcode,
                 decision,
                 stale: false,
+                security: None,
             });
         }
     }
@@ -163,6 +164,7 @@ impl Frontend {
                 rcode: sent,
                 decision: job.inquiry.decision(reply, rules.policy),
                 stale: job.inquiry.is_stale(),
+                security: job.inquiry.security(),
             });
         }
     }
@@ -397,7 +399,8 @@ impl Frontend {
         let (shared, now) = (&*self.shared, self.now);
         let metrics = shared.metrics().worker(self.worker);
         let mut sent = reply.rcode();
-        self.replies.send(&job.client, metrics, now.since(job.arrived), |out| {
+        let security = || job.inquiry.security();
+        self.replies.send(&job.client, metrics, now.since(job.arrived), security, |out| {
             let start = out.len();
             job.inquiry.write(out, reply, rules);
             sent = rcode_of(&out[start..], sent);

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use dnssec::Security;
 use net::batch::Peer;
 use net::queue::SendQueue;
 use net::socket::Endpoint;
@@ -67,18 +68,21 @@ impl Replies {
     pub(super) fn report_query(&self, client: &Client, bytes: &[u8], metrics: &WorkerMetrics) {
         if let Some(tap) = &self.tap {
             let ends = ends(client, &self.addresses);
-            put(tap, MessageKind::ClientQuery, client, ends, None, bytes, metrics);
+            let message = message(MessageKind::ClientQuery, client, ends, None, bytes);
+            message.into_iter().for_each(|message| tap.put(message, metrics));
         }
     }
 
-    /// Sends the reply that `write` produces for a query. `took` is the time since the query arrived. If `write`
-    /// produces no octets, no reply is sent. In this case, a TCP connection is informed that its query gets no reply.
+    /// Sends the reply that `write` produces for a query. `took` is the time since the query arrived, and `security`
+    /// returns the result of the DNSSEC validation. If `write` produces no octets, no reply is sent. In this case, a TCP
+    /// connection is informed that its query gets no reply.
     #[inline]
     pub(super) fn send(
         &mut self,
         client: &Client,
         metrics: &WorkerMetrics,
         took: Nanos,
+        security: impl FnOnce() -> Option<Security>,
         write: impl FnOnce(&mut Vec<u8>),
     ) {
         let (tap, addresses) = (self.tap.as_ref(), &self.addresses);
@@ -87,7 +91,10 @@ impl Replies {
             write(out);
             if let Some(tap) = tap {
                 let (kind, ends) = (MessageKind::ClientResponse, ends(client, addresses));
-                put(tap, kind, client, ends, Some(took), &out[start..], metrics);
+                let message = message(kind, client, ends, Some(took), &out[start..]);
+                if let Some(message) = message {
+                    tap.put(observe::Message { security: security(), ..message }, metrics);
+                }
             }
         };
         let mut truncated = false;
@@ -150,22 +157,18 @@ fn flush_one(queue: &mut SendQueue, endpoint: &Endpoint, metrics: &WorkerMetrics
     }
 }
 
-/// Passes a copy of a message to dnstap. A query that cannot be parsed is not reported, because
+/// Returns a copy of a message for dnstap. A query that cannot be parsed is not reported, because
 /// readers of dnstap expect DNS messages. The reply to such a query has no question, and is not
 /// reported either.
-fn put(
-    tap: &Tap,
+fn message(
     kind: MessageKind,
     client: &Client,
     ends: Ends,
     took: Option<Nanos>,
     octets: &[u8],
-    metrics: &WorkerMetrics,
-) {
-    if Message::new(octets).is_some_and(|message| message.qdcount() == 1) {
-        let message = observe::Message::now(kind, client.transport(), ends, took, octets);
-        tap.put(message, metrics);
-    }
+) -> Option<observe::Message> {
+    let has_question = Message::new(octets).is_some_and(|message| message.qdcount() == 1);
+    has_question.then(|| observe::Message::now(kind, client.transport(), ends, took, octets))
 }
 
 /// Returns the addresses of both ends of a message to or from a client. `addresses` contains the

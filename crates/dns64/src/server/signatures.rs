@@ -1,17 +1,19 @@
 //! Task of the TCP thread that queries the upstreams to learn which of them return DNSSEC signatures.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use net::address::ServiceAddr;
+use net::clock;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use units::Nanos;
 
 use super::shared::Shared;
 use super::upstream_query;
 use crate::config::{Settings, Validate};
 use crate::guard::Tasks;
-use crate::signatures::{self, SignatureSupport};
+use crate::signatures::{self, SignatureSupport, Signatures};
 
 /// Interval between checks for due queries and for changes of the configuration.
 const TICK: Duration = Duration::from_millis(200);
@@ -37,15 +39,15 @@ impl Round {
         Round { zone: Some(zone), upstreams }
     }
 
-    /// Queries all upstreams. Returns whether each of them returns signatures, or `None` for an upstream that does not
-    /// answer the question.
-    async fn ask(&self) -> Vec<(ServiceAddr, Option<bool>)> {
+    /// Queries all upstreams. Returns the signatures from each of them, or `None` for an upstream that does not answer the
+    /// question.
+    async fn ask(&self) -> Vec<(ServiceAddr, Option<Signatures>)> {
         let mut asking = JoinSet::new();
         for (&upstream, zone) in self.upstreams.iter().zip(self.zone.iter().cycle()) {
             let query = signatures::query(zone);
             asking.spawn_local(async move {
                 let answer = upstream_query::ask(upstream, &query).await.ok();
-                (upstream, answer.and_then(|answer| signatures::are_in(&answer)))
+                (upstream, answer.and_then(|answer| Signatures::of(&answer)))
             });
         }
         asking.join_all().await
@@ -60,7 +62,7 @@ pub(super) fn watch(tasks: &Tasks, shared: &Arc<Shared>) {
 
 async fn query_periodically(shared: Arc<Shared>) {
     let (mut round, mut pause, mut due) = (Round::default(), MIN_PAUSE, Instant::now());
-    let mut has_warned = false;
+    let (mut has_warned, mut is_clock_wrong) = (false, false);
     loop {
         let settings = shared.settings.load_full();
         let wanted = Round::of(&settings);
@@ -72,6 +74,7 @@ async fn query_periodically(shared: Arc<Shared>) {
             let before = shared.settings.load().signatures.clone();
             let now = updated(&before, &answers);
             has_warned |= log(&settings, &before, &now, has_warned);
+            is_clock_wrong = check_clock(&answers, clock::wall(), is_clock_wrong);
             due = Instant::now() + if now.is_proven { MAX_PAUSE } else { pause };
             pause = (pause * 2).min(MAX_PAUSE);
             let begins = now.is_proven && !before.is_proven;
@@ -90,16 +93,56 @@ async fn query_periodically(shared: Arc<Shared>) {
 
 /// Returns the new state after a round of queries. An upstream that did not answer keeps its state. An upstream that is
 /// no longer configured is removed.
-fn updated(before: &SignatureSupport, answers: &[(ServiceAddr, Option<bool>)]) -> SignatureSupport {
-    let is_without = |&&(upstream, answer): &&(ServiceAddr, Option<bool>)| {
-        !answer.unwrap_or(!before.without.contains(&upstream))
+fn updated(
+    before: &SignatureSupport,
+    answers: &[(ServiceAddr, Option<Signatures>)],
+) -> SignatureSupport {
+    let is_without = |(upstream, answer): &&(ServiceAddr, Option<Signatures>)| match answer {
+        Some(signatures) => !signatures.are_found(),
+        None => before.without.contains(upstream),
     };
     let mut without: Vec<_> =
         answers.iter().filter(is_without).map(|(upstream, _)| *upstream).collect();
     without.sort_unstable();
     without.dedup();
-    let is_proven = before.is_proven || answers.iter().any(|(_, answer)| *answer == Some(true));
+    let mut found = answers.iter().filter_map(|(_, answer)| answer.as_ref());
+    let is_proven = before.is_proven || found.any(Signatures::are_found);
     SignatureSupport { is_proven, without }
+}
+
+/// True if the clock is outside of the periods of all signatures. A change of this result is logged.
+fn check_clock(
+    answers: &[(ServiceAddr, Option<Signatures>)],
+    wall: Nanos,
+    was_wrong: bool,
+) -> bool {
+    let found = answers.iter().filter_map(|(_, answer)| answer.as_ref());
+    let mut found = found.filter(|signatures| signatures.are_found()).peekable();
+    if found.peek().is_none() {
+        return was_wrong;
+    }
+    let seconds = wall.0 / Nanos::SECOND.0;
+    let periods: Option<Vec<_>> =
+        found.map(|signatures| signatures.period_without(seconds as u32)).collect();
+    let Some((from, until)) = periods.as_ref().and_then(|periods| periods.first()) else {
+        if was_wrong {
+            tracing::info!("the clock is within the period of the signatures again");
+        }
+        return false;
+    };
+    if !was_wrong {
+        let text = |seconds: u64| {
+            humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds))
+        };
+        tracing::error!(
+            "the clock of this machine is wrong, or the data of the upstreams are old: it is {}, and the signature of the \
+             trust anchor's zone is valid from {} to {}",
+            text(seconds),
+            text(u64::from(*from)),
+            text(u64::from(*until))
+        );
+    }
+    true
 }
 
 /// Logs the changes. Returns true if it has warned that answers are not validated.
@@ -160,9 +203,30 @@ mod tests {
             ("removed", support(true, &[1]), vec![(2, Some(true))], support(true, &[])),
             ("all without", support(true, &[]), vec![(1, Some(false))], support(true, &[1])),
         ] {
-            let answers: Vec<_> =
-                answers.into_iter().map(|(port, found)| (at(port), found)).collect();
+            let signatures = |found| match found {
+                true => Signatures::Found(vec![(1, 2)]),
+                false => Signatures::Missing,
+            };
+            let answers: Vec<_> = answers
+                .into_iter()
+                .map(|(port, found): (u16, Option<bool>)| (at(port), found.map(signatures)))
+                .collect();
             assert_eq!(updated(&before, &answers), after, "{what}");
+        }
+    }
+
+    #[test]
+    fn the_clock_is_wrong_if_no_signature_is_valid() {
+        let answer = |port, from, until| (at(port), Some(Signatures::Found(vec![(from, until)])));
+        let at_second = |second: u64| Nanos(second * Nanos::SECOND.0);
+        let old = [answer(1, 100, 200), answer(2, 100, 150)];
+        for (second, is_wrong) in [(99, true), (120, false), (180, false), (201, true)] {
+            assert_eq!(check_clock(&old, at_second(second), false), is_wrong, "{second}");
+        }
+        // Without signatures, nothing is known.
+        for was_wrong in [false, true] {
+            let none = [(at(1), None), (at(2), Some(Signatures::Missing))];
+            assert_eq!(check_clock(&none, at_second(1), was_wrong), was_wrong);
         }
     }
 }

@@ -29,7 +29,7 @@ fn request(socket: &Path, line: &str) -> Value {
     serde_json::from_str(&answer).unwrap()
 }
 
-fn explained(socket: &Path, client: &str, name: &str, rtype: Rtype) -> Explanation {
+pub(crate) fn explained(socket: &Path, client: &str, name: &str, rtype: Rtype) -> Explanation {
     let subject =
         json!({ "request": "explain", "name": name, "type": rtype.to_string(), "client": client });
     let answer = request(socket, &subject.to_string());
@@ -43,7 +43,7 @@ fn status(socket: &Path) -> Status {
 
 /// A folder, the path of a control socket in this folder, and the configuration lines for the
 /// socket.
-fn control() -> (tempfile::TempDir, PathBuf, String) {
+pub(crate) fn control() -> (tempfile::TempDir, PathBuf, String) {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("control.sock");
     let lines = format!("[control]\nsocket = '{}'\n", socket.display());

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use domain::base::iana::{Rcode, Rtype};
 use testbed::signed::{self, TestRecord, World, soa};
 
+use crate::control::{control, explained};
 use crate::harness::{Act, Ask, Asked, PREFIX, Server, Upstream, ask, eventually, mapped, server};
 
 /// A root with `signed.test` and the unsigned delegation `plain.test`, both below `test`.
@@ -223,6 +224,10 @@ fn negative_trust_anchors_exempt_a_domain() {
     let server = server(&[upstream.address], &text);
     let reply = ask("bad.signed.test", Rtype::AAAA).of(&server);
     assert_eq!(reply.addresses(), [mapped("192.0.2.1")]);
+    // The reason why the answers were not validated (RFC 7646).
+    let edns = |rtype| ask("bad.signed.test", rtype).edns(1232);
+    assert_eq!(outcome(&server, &edns(Rtype::A)).4, [33]);
+    assert_eq!(outcome(&server, &edns(Rtype::AAAA)).4, [29, 33]);
     assert_eq!(outcome(&server, &ask("bad2.signed.test", Rtype::A)).0, Rcode::SERVFAIL);
 }
 
@@ -304,4 +309,25 @@ fn a_negative_trust_anchor_can_expire() {
         let server = server(&[upstream.address], &text);
         assert_eq!(outcome(&server, &ask("bad.signed.test", Rtype::A)).0, rcode, "{until}");
     }
+}
+
+#[test]
+fn explain_has_the_verdicts_and_the_chain_of_trust() {
+    let world = world();
+    let upstream = upstream(&world);
+    let (_folder, socket, lines) = control();
+    let server = validating(&world, &[&upstream], &lines);
+    for (name, verdict, zones) in [
+        ("a.signed.test", "secure", [". secure", "test. secure", "signed.test. secure"]),
+        ("a.plain.test", "insecure", [". secure", "test. secure", "plain.test. insecure"]),
+        ("bad.signed.test", "bogus", [". secure", "test. secure", "signed.test. secure"]),
+    ] {
+        let found = explained(&socket, "127.0.0.1", name, Rtype::A);
+        assert_eq!(found.questions[0].security.as_deref(), Some(verdict), "{found:#?}");
+        let chain: Vec<String> =
+            found.chain.iter().map(|zone| format!("{} {}", zone.zone, zone.security)).collect();
+        assert_eq!(chain, zones);
+        assert_eq!(found.chain[0].key_tags.len(), 1);
+    }
+    drop(server);
 }

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use dnssec::Security;
 use net::clock;
 use units::Nanos;
 
@@ -68,6 +69,8 @@ pub(crate) struct Message {
     pub(crate) asked: Option<Nanos>,
     /// Octets of the message.
     pub(crate) octets: Box<[u8]>,
+    /// For a reply to a client, the result of the DNSSEC validation; `None` if there was no validation.
+    pub(crate) security: Option<Security>,
 }
 
 impl HeapSize for Message {
@@ -88,6 +91,7 @@ impl Message {
     ) -> Message {
         let at = clock::wall();
         let asked = took.map(|took| Nanos(at.0.saturating_sub(took.0)));
-        Message { kind, transport, ends, at, asked, octets: octets.into() }
+        let octets = octets.into();
+        Message { kind, transport, ends, at, asked, octets, security: None }
     }
 }

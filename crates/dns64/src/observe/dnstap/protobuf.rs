@@ -22,6 +22,9 @@ pub(super) struct Dnstap {
     /// Name and version of the program.
     #[prost(bytes = "vec", optional, tag = "2")]
     pub(super) version: Option<Vec<u8>>,
+    /// Annotation: the result of the DNSSEC validation, such as `dnssec=secure`.
+    #[prost(bytes = "vec", optional, tag = "3")]
+    pub(super) extra: Option<Vec<u8>>,
     #[prost(message, optional, tag = "14")]
     pub(super) message: Option<DnsMessage>,
     /// Type of the payload. The schema defines only one type, for DNS messages.
@@ -109,6 +112,7 @@ pub(super) fn encode(message: &Message, identity: &[u8]) -> Vec<u8> {
     let dnstap = Dnstap {
         identity: (!identity.is_empty()).then(|| identity.to_vec()),
         version: Some(format!("dns64d {}", crate::BUILD).into()),
+        extra: message.security.map(|security| format!("dnssec={security}").into()),
         message: Some(dns),
         r#type: MESSAGE,
     };
@@ -127,6 +131,7 @@ fn nanoseconds(at: Nanos) -> u32 {
 pub(super) mod tests {
     use super::*;
     use crate::observe::dnstap::{Ends, MessageKind};
+    use dnssec::Security;
 
     pub(in super::super) fn decode(octets: &[u8]) -> Dnstap {
         Dnstap::decode(octets).unwrap()
@@ -144,6 +149,7 @@ pub(super) mod tests {
             at: Nanos(1_767_322_923_000_000_007),
             asked: None,
             octets: b"query".as_slice().into(),
+            security: None,
         };
         let query = decode(&encode(&message, b"ns1"));
         assert_eq!((query.identity.as_deref(), query.r#type), (Some(&b"ns1"[..]), 1));
@@ -165,9 +171,12 @@ pub(super) mod tests {
                 responder: Some(End { ip: "2001:db8::53".parse().unwrap(), port: None }),
             },
             asked: Some(Nanos(Nanos::SECOND.0)),
+            security: Some(Security::Secure),
             ..message
         };
-        let dns = decode(&encode(&response, b"")).message.unwrap();
+        let decoded = decode(&encode(&response, b""));
+        assert_eq!(decoded.extra.as_deref(), Some(&b"dnssec=secure"[..]));
+        let dns = decoded.message.unwrap();
         assert_eq!((dns.r#type, dns.socket_family, dns.socket_protocol), (8, Some(2), Some(2)));
         assert_eq!(dns.response_address.map(|octets| octets.len()), Some(16));
         assert_eq!((dns.query_address, dns.response_port), (None, None));
@@ -187,6 +196,7 @@ pub(super) mod tests {
             at: Nanos(Nanos::SECOND.0 + 2),
             asked: None,
             octets: b"q".as_slice().into(),
+            security: None,
         };
         let octets = encode(&message, b"");
         let inner = b"\x08\x05\x18\x01\x40\x01\x4d\x02\0\0\0\x52\x01q";
