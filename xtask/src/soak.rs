@@ -94,6 +94,7 @@ impl Soak {
             format!(
                 "listen = ['127.0.0.1:{port}']\nthreads = 1\n[cache]\nmebibytes = 32\n[dns64]\n\
                  prefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
+                 [dnssec]\nvalidate = false\n\
                  [[upstream]]\naddress = '127.0.0.1'\nport = {auth_port}\n\
                  [metrics]\nlisten = '127.0.0.1:{metrics_port}'\n"
             ),

@@ -293,6 +293,7 @@ fn dns64d(upstream: SocketAddr, folder: &Path) -> Result<(ServerProcess, SocketA
     let config = format!(
         "listen = [\"{address}\"]\nthreads = 1\n\
          [dns64]\nprefixes = [{{ prefix = \"{PREFIX}\", allow-non-global = true }}]\n\
+         [dnssec]\nvalidate = false\n\
          [[upstream]]\naddress = \"{}\"\nport = {}\n",
         upstream.ip(),
         upstream.port()

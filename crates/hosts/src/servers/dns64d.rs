@@ -34,10 +34,14 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
     let excluded = checked.as_ref().and_then(|checked| checked.excluded);
     let exclude =
         excluded.map_or(String::new(), |range| format!("exclude = ['::ffff:0:0/96', '{range}']\n"));
-    let dnssec = if checked.as_ref().is_some_and(Checked::validates) {
-        format!("[dnssec]\nvalidate = true\ntrust-anchors = '{}'\n\n", setting.file(ANCHORS))
-    } else {
-        String::new()
+    // The other servers do not validate either, so that the rates can be compared.
+    let of_operator = setting.operator.extra.iter().any(|line| line.trim() == "[dnssec]");
+    let dnssec = match checked.as_ref().is_some_and(Checked::validates) {
+        true => {
+            format!("[dnssec]\nvalidate = true\ntrust-anchors = '{}'\n\n", setting.file(ANCHORS))
+        }
+        false if of_operator => String::new(),
+        false => "[dnssec]\nvalidate = false\n\n".to_owned(),
     };
     let (listen, of_upstream) = match setting.operator.xdp {
         None => (format!("listen = ['{listen}']"), ""),

@@ -210,6 +210,7 @@ fn configuration(listen: SocketAddr, upstream: SocketAddr) -> String {
     format!(
         "listen = ['{listen}']\nthreads = 1\n[access]\nallow = ['127.0.0.0/8']\n\
          [dns64]\nprefixes = [{{ prefix = '64:ff9b::/96', allow-non-global = true }}]\n\
+         [dnssec]\nvalidate = false\n\
          [[upstream]]\naddress = '{}'\nport = {}\n",
         upstream.ip(),
         upstream.port()

@@ -215,7 +215,7 @@ fn dns64d(forward: &Forward) -> Lines {
     let Forward { domain, auth, prefix } = forward;
     let text = format!(
         "[[domain]]\ndomain = \"{domain}\"\nprefixes = [{{ prefix = \"{prefix}\" }}]\n[[upstream]]\nname = \"authdns\"\naddress = \"{}\"\nport = {}\n\
-         [[forward]]\ndomain = \"{domain}\"\nupstreams = [\"authdns\"]\n",
+         [[forward]]\ndomain = \"{domain}\"\nupstreams = [\"authdns\"]\nvalidate = false\n",
         auth.ip(),
         auth.port()
     );
