@@ -225,7 +225,7 @@ fn custom(folder: &Path, starter: &str, cpu_pids: &str) -> Value {
     let program = env!("CARGO_BIN_EXE_dns64bench");
     let script = format!(
         "cat > $1/c.toml <<EOF\nlisten = ['[$2]:$3']\n[dns64]\nprefixes = [{{ prefix = '$6', allow-non-global = true }}]\n\
-         [[upstream]]\naddress = '$4'\nport = $5\nEOF\n\
+         [dnssec]\nvalidate = false\n[[upstream]]\naddress = '$4'\nport = $5\nEOF\n\
          {starter} {program} dns64d --config $1/c.toml > $1/out 2>&1 &\necho $! > $1/pid\n"
     );
     fs::write(folder.join("start.sh"), script).unwrap();

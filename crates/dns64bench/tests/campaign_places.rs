@@ -181,7 +181,7 @@ fn rows_show_the_actual_placement() {
     let folder = tempfile::tempdir().unwrap();
     let program = env!("CARGO_BIN_EXE_dns64bench");
     let own = "listen = ['[{listen}]:{port}']\nthreads = THREADS\n[dns64]\nprefixes = [{ prefix = '{prefix}', allow-non-global = true }]\n\
-               [[upstream]]\naddress = '{upstream}'\nport = {upstream-port}\n";
+               [dnssec]\nvalidate = false\n[[upstream]]\naddress = '{upstream}'\nport = {upstream-port}\n";
     let text = |threads: &str| own.replace("THREADS", threads);
     fs::write(folder.path().join("fixed.toml"), text("1")).unwrap();
     fs::write(folder.path().join("told.toml"), text("{threads}")).unwrap();

@@ -52,7 +52,7 @@ fn dns64d(folder: &Path, far: &str) -> (Running, String) {
     let upstream_port = far.rsplit(':').next().unwrap();
     let text = format!(
         "listen = ['{server}']\n[dns64]\nprefixes = [{{ prefix = '64:ff9b::/96' }}]\n\
-         [[upstream]]\naddress = '127.0.0.1'\nport = {upstream_port}\n"
+         [dnssec]\nvalidate = false\n[[upstream]]\naddress = '127.0.0.1'\nport = {upstream_port}\n"
     );
     fs::write(folder.join("dns64d.toml"), text).unwrap();
     let child = Command::new(PROGRAM)

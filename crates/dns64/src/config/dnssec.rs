@@ -32,11 +32,11 @@ pub(crate) struct DnssecKeys {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Validate {
     /// Answers are not validated.
-    #[default]
     No,
     /// Answers are validated.
     Yes,
     /// Answers are validated as soon as an upstream has returned signatures.
+    #[default]
     IfPossible,
 }
 

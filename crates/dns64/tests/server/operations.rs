@@ -282,7 +282,7 @@ fn file(folder: &Path, upstream: SocketAddr, prefix: &str) -> PathBuf {
     let (ip, port) = (upstream.ip(), upstream.port());
     let text = format!(
         "listen = ['127.0.0.1:0']\nthreads = 1\n[dns64]\nprefixes = [{{ prefix = '{prefix}' }}]\n\
-         [[upstream]]\naddress = '{ip}'\nport = {port}\n"
+         [dnssec]\nvalidate = false\n[[upstream]]\naddress = '{ip}'\nport = {port}\n"
     );
     std::fs::write(&path, text).unwrap();
     path
@@ -529,7 +529,7 @@ fn check_warns_of_an_upstream_without_a_route() {
         (status, error)
     });
     assert_eq!(status, Some(0), "{error}");
-    let expected = "dns64d.toml:6: no route to the upstream 192.0.2.53:53: Network is unreachable";
+    let expected = "dns64d.toml:8: no route to the upstream 192.0.2.53:53: Network is unreachable";
     assert!(error.contains(expected), "{error}");
 }
 
@@ -545,7 +545,7 @@ fn check_probe_queries_each_upstream() {
         format!("[[upstream]]\naddress = '{ip}'\nport = {port}\nname = '{name}'\n")
     };
     let text = format!(
-        "listen = ['127.0.0.1:0']\n{}[[forward]]\ndomain = 'corp.test'\nupstreams = ['main']\n",
+        "listen = ['127.0.0.1:0']\n{}[[forward]]\ndomain = 'corp.test'\nupstreams = ['main']\nvalidate = false\n",
         upstream(&good, "main")
     );
     let (status, out, error) = checked(&path, &text, &["--probe"]);
@@ -889,6 +889,13 @@ fn the_example_configuration_has_the_defaults() {
     // The example documents each key.
     let uncommented: String =
         text.lines().map(|l| l.strip_prefix("#| ").unwrap_or(l)).collect::<Vec<_>>().join("\n");
+    let folder = tempfile::tempdir().unwrap();
+    let anchors = folder.path().join("trust-anchors");
+    let anchor =
+        "example. DS 1 8 2 0000000000000000000000000000000000000000000000000000000000000000";
+    std::fs::write(&anchors, anchor).unwrap();
+    let uncommented =
+        uncommented.replace("/etc/dns64d/trust-anchors", &anchors.display().to_string());
     let full = dns64::config::Settings::from_text(&uncommented, &example)
         .unwrap_or_else(|e| panic!("{e}"));
     let keys = |text: &str| {

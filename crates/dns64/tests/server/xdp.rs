@@ -20,6 +20,9 @@ use testbed::{Namespace, with_veth_pair};
 use crate::harness::*;
 use crate::operations::{hesitant, stops_for_the_next_one};
 
+/// Upstreams get no queries for signatures.
+const OFF: &str = "[dnssec]\nvalidate = false\n";
+
 /// Address pairs for IPv6 and IPv4: the server's address, and the address of its clients.
 const ENDS: [(&str, &str); 2] = [("2001:2::2", "2001:2::1"), ("198.18.0.2", "198.18.0.1")];
 
@@ -45,7 +48,7 @@ fn server(mode: &str, threads: usize, address: &str, upstreams: &[SocketAddr]) -
     let listen = SocketAddr::new(address.parse().unwrap(), 53);
     let text = format!(
         "listen = [{{ address = '{listen}', xdp = true }}]\nxdp-mode = '{mode}'\nthreads = {threads}\n\
-         [access]\nallow = ['::/0', '0.0.0.0/0']\nopen-resolver = true\n{PREFIX}{upstreams}"
+         [access]\nallow = ['::/0', '0.0.0.0/0']\nopen-resolver = true\n{PREFIX}{OFF}{upstreams}"
     );
     let settings = Settings::from_text(&text, Path::new("test.toml")).unwrap();
     let running = start(settings);
@@ -219,7 +222,7 @@ fn queries_during_a_stop_are_left_to_the_socket() {
         let (address, next) = (socket.local_addr().unwrap(), socket.try_clone().unwrap());
         let text = format!(
             "listen = [{{ address = '{address}', xdp = true }}]\nxdp-mode = 'copy'\nthreads = 2\n\
-             [access]\nallow = ['::/0']\nopen-resolver = true\n{PREFIX}\
+             [access]\nallow = ['::/0']\nopen-resolver = true\n{PREFIX}{OFF}\
              [[upstream]]\naddress = '{}'\nport = {}\n",
             upstream.address.ip(),
             upstream.address.port()
@@ -246,7 +249,7 @@ fn clients_of_a_link_are_answered_past_the_stack() {
         };
         let text = format!(
             "listen = [{{ address = '{}', xdp = true }}]\nthreads = 1\n\
-             [access]\nallow = ['::/0']\nopen-resolver = true\n{PREFIX}\
+             [access]\nallow = ['::/0']\nopen-resolver = true\n{PREFIX}{OFF}\
              [[upstream]]\naddress = '{}'\nport = {}\nxdp = true\n",
             scoped("fe80::53", "near"),
             upstream.address.ip(),
@@ -324,7 +327,7 @@ fn upstreams_use_the_stack_without_the_interface() {
         let upstream = upstream(&far, others);
         // The listen address is on another interface.
         let text = format!(
-            "listen = ['127.0.0.1:0']\nthreads = 1\n{PREFIX}\
+            "listen = ['127.0.0.1:0']\nthreads = 1\n{PREFIX}{OFF}\
              [[upstream]]\naddress = '{others}'\nport = {}\nxdp = true\n",
             upstream.address.port()
         );
