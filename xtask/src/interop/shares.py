@@ -50,29 +50,59 @@ def read_message(sock):
 
 
 def upstream(port):
+    """Serves UDP and TCP in one thread: with a thread per connection, the server itself would delay its answers."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)  # SO_RCVBUFFORCE
     udp.bind(("127.0.0.1", int(port)))
     tcp = socket.create_server(("127.0.0.1", int(port)), backlog=1024)
+    poll, connections = select.epoll(), {}
+    for sock in (udp, tcp):
+        sock.setblocking(False)
+        poll.register(sock, select.EPOLLIN)
 
-    def serve(connection):
-        with connection:
-            while message := read_message(connection):
-                if b"dead" not in message:
-                    answer = reply(message, False)
-                    connection.sendall(struct.pack("!H", len(answer)) + answer)
+    def on_datagrams():
+        for _ in range(64):
+            try:
+                message, peer = udp.recvfrom(4096)
+            except BlockingIOError:
+                return
+            if b"long" in message:
+                udp.sendto(reply(message, True), peer)
+            elif b"dead" not in message:
+                udp.sendto(reply(message, False), peer)
 
-    def accept():
-        while True:
-            threading.Thread(target=serve, args=(tcp.accept()[0],), daemon=True).start()
+    def on_data(connection):
+        try:
+            more = connection.recv(4096)
+        except OSError:
+            more = b""
+        if not more:
+            del connections[connection.fileno()]
+            return connection.close()
+        data = connections[connection.fileno()][1]
+        data += more
+        while len(data) >= 2 and len(data) >= (end := 2 + struct.unpack("!H", data[:2])[0]):
+            message = bytes(data[2:end])
+            del data[:end]
+            if b"dead" not in message:
+                answer = reply(message, False)
+                connection.send(struct.pack("!H", len(answer)) + answer)
 
-    threading.Thread(target=accept, daemon=True).start()
     while True:
-        message, peer = udp.recvfrom(4096)
-        if b"long" in message:
-            udp.sendto(reply(message, True), peer)
-        elif b"dead" not in message:
-            udp.sendto(reply(message, False), peer)
+        for fd, _ in poll.poll():
+            if fd == udp.fileno():
+                on_datagrams()
+            elif fd == tcp.fileno():
+                try:
+                    connection = tcp.accept()[0]
+                except OSError:
+                    continue  # The client has closed it again.
+                connection.setblocking(False)
+                connections[connection.fileno()] = (connection, bytearray())
+                poll.register(connection, select.EPOLLIN)
+            else:
+                on_data(connections[fd][0])
 
 
 class Sources:
