@@ -42,9 +42,12 @@ impl Plan {
                 None => PlanError::Syntax { path: path.into(), why: error.to_string() },
             }
         })?;
-        let content = |why: String| PlanError::Content { path: path.into(), why };
+        let content = |why: String| match toml_faults::line_of_message(text, &why) {
+            Some(line) => PlanError::Value { path: path.into(), line, reason: why },
+            None => PlanError::Content { path: path.into(), why },
+        };
         plan.read_files(path.parent().unwrap_or(Path::new(""))).map_err(content)?;
-        plan.check().map_err(|why| PlanError::Content { path: path.into(), why })?;
+        plan.check().map_err(content)?;
         Ok(plan)
     }
 

@@ -42,6 +42,15 @@ pub fn line_of(text: &str, path: &str) -> usize {
     line_at(text, offset_of(text, path).unwrap_or(0))
 }
 
+/// Returns the number of the line that a message is about. The message begins with the name of a table, or of a table and
+/// a key, such as `[search] min: …`. Returns `None` if the file has no such table, or if there can be several.
+pub fn line_of_message(text: &str, message: &str) -> Option<usize> {
+    let (table, rest) = message.strip_prefix('[')?.split_once(']')?;
+    let key = rest.trim_start().split([' ', ':', '=', ',']).next().unwrap_or_default();
+    let offset = offset_of(text, &format!("{table}.{key}"))?;
+    Some(line_at(text, offset))
+}
+
 /// Returns the number of the line that contains the octet at `offset`. The first line has number 1.
 pub fn line_at(text: &str, offset: usize) -> usize {
     let before = &text.as_bytes()[..offset.min(text.len())];
@@ -413,6 +422,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn messages_lead_to_the_line_of_their_table_or_key() {
+        let text = "name = 'x'\n[search]\nmax = 5\nmin = 7\n[[dut]]\nname = 'a'\n";
+        for (message, line) in [
+            ("[search] min: 7 is above max", Some(4)),
+            ("[search] max must be at least 1", Some(3)),
+            ("[search]: width is for mlrsearch", Some(2)),
+            ("[search] repeat must be at least 1", Some(2)),
+            ("[trial] threads must be above 0", None),
+            ("[[dut]] a: needs start", None),
+            ("there is no [[dut]]", None),
+        ] {
+            assert_eq!(line_of_message(text, message), line, "{message}");
+        }
+    }
 
     fn schema() -> Value {
         json!({
