@@ -33,5 +33,5 @@ pub(crate) use self::observe::{
     CONTROL_SOCKET, ControlKeys, DnstapKeys, LogFormat, LogTarget, QueryLogKeys,
 };
 pub use self::settings::Settings;
-pub(crate) use self::settings::{UPSTREAM_LINES, control_socket};
+pub(crate) use self::settings::{UPSTREAM_LINES, VALIDATOR_OCTETS, control_socket};
 pub(crate) use self::system::{ResolvConf, is_own};

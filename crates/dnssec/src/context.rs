@@ -18,10 +18,10 @@ pub struct Validator {
 }
 
 impl Validator {
-    /// Returns a validator. It stores the keys of zones, and the proofs that zones are unsigned, for up to `most_names`
-    /// names.
-    pub fn new(anchors: TrustAnchors, limits: Limits, most_names: usize) -> Validator {
-        Validator { anchors, limits, zones: ZoneCache::new(most_names) }
+    /// Returns a validator. It stores the keys of zones, and the proofs that zones are unsigned, in up to `most_octets`
+    /// octets of memory.
+    pub fn new(anchors: TrustAnchors, limits: Limits, most_octets: usize) -> Validator {
+        Validator { anchors, limits, zones: ZoneCache::new(most_octets) }
     }
 
     /// Returns the zones from the trust anchor down to the zone of a name, as far as they are stored. `now` is the time in

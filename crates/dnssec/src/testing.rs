@@ -10,7 +10,7 @@ pub(crate) fn anchors(world: &World) -> TrustAnchors {
 }
 
 pub(crate) fn validator(world: &World) -> Validator {
-    Validator::new(anchors(world), Limits::default(), 1_000)
+    Validator::new(anchors(world), Limits::default(), 1 << 20)
 }
 
 /// Validates a response, and returns the verdict and the number of queries.

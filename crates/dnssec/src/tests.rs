@@ -606,7 +606,7 @@ fn negative_trust_anchors_turn_validation_off_below_them() {
         (Name::bytes_from_str("plain.test.").unwrap(), Some(u64::from(NOW) + 90)),
     ];
     let validator =
-        Validator::new(anchors(&world).with_negative(negative), Limits::default(), 1_000);
+        Validator::new(anchors(&world).with_negative(negative), Limits::default(), 1 << 20);
     let of = |owner: &str| {
         let answer = records(&format!("{owner} A 192.0.2.1"));
         validate(&world, &validator, &response(owner, Rtype::A, &answer, &[])).0
@@ -669,7 +669,7 @@ fn time_and_queries_are_limited() {
     let answer = world.zone("example.test.").sign("www.example.test. A 192.0.2.1");
     let octets = response("www.example.test.", Rtype::A, &answer, &[]);
     let few = Limits { queries: 2, ..Limits::default() };
-    let strict = Validator::new(anchors(&world), few, 1_000);
+    let strict = Validator::new(anchors(&world), few, 1 << 20);
     assert_eq!(validate(&world, &strict, &octets).0.limit, Some(Limit::Queries));
     let validator = validator(&world);
     validate(&world, &validator, &octets);

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use domain::base::iana::ExtendedErrorCode;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::name::Name;
-use crate::signature::Zone;
+use crate::signature::{Key, Zone};
 use crate::verdict::Fault;
 
 /// Maximum time for which the keys of a zone are stored, in seconds.
@@ -43,15 +44,37 @@ struct Entry {
     until: u32,
 }
 
+/// Memory of an entry, in octets, in addition to its name and the keys of its zone.
+const ENTRY_OCTETS: usize = 192;
+/// Usual memory of an entry, in octets.
+const USUAL_OCTETS: usize = 512;
+
+/// Estimated memory of an entry, in octets.
+#[derive(Clone)]
+struct Octets;
+
+impl Weighter<Name, Entry> for Octets {
+    fn weight(&self, name: &Name, entry: &Entry) -> u64 {
+        let keys = match &entry.step {
+            Step::Cut(Trust::Keys(zone)) => {
+                let of_key = |key: &Key| size_of::<Key>() + key.dnskey.public_key().len();
+                zone.name.len() + zone.keys.iter().map(of_key).sum::<usize>()
+            }
+            Step::Cut(_) | Step::Inside => 0,
+        };
+        (ENTRY_OCTETS + name.len() + keys) as u64
+    }
+}
+
 /// Cache of the steps from zone to zone, shared by all validations.
 pub(crate) struct ZoneCache {
-    entries: Cache<Name, Entry>,
+    entries: Cache<Name, Entry, Octets>,
 }
 
 impl ZoneCache {
-    /// Returns an empty cache for `most` names.
+    /// Returns an empty cache. Its entries occupy up to `most` octets.
     pub(crate) fn new(most: usize) -> ZoneCache {
-        ZoneCache { entries: Cache::new(most) }
+        ZoneCache { entries: Cache::with_weighter(most / USUAL_OCTETS, most as u64, Octets) }
     }
 
     /// Returns the step to this name, unless it has expired.
@@ -67,5 +90,21 @@ impl ZoneCache {
             let until = now.wrapping_add(seconds.min(MOST_SECONDS));
             self.entries.insert(name, Entry { step, until });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_bounded_by_their_memory() {
+        let cache = ZoneCache::new(64 << 10);
+        for number in 0..4_000 {
+            let name = Name::bytes_from_str(&format!("n{number}.example.")).unwrap();
+            cache.insert(name, Step::Inside, 60, 1);
+        }
+        assert!(cache.entries.weight() <= 64 << 10);
+        assert!((100..400).contains(&cache.entries.len()), "{}", cache.entries.len());
     }
 }

@@ -126,8 +126,8 @@ struct Origin {
 /// Example of the configuration lines that define an upstream.
 pub(crate) const UPSTREAM_LINES: &str = "[[upstream]]\naddress = \"2001:db8::53\"\nport = 53";
 
-/// Number of names for which the validator stores keys of zones, and proofs that zones are unsigned.
-const VALIDATED_NAMES: usize = 20_000;
+/// Memory in which the validator stores keys of zones, and proofs that zones are unsigned, in octets.
+pub(crate) const VALIDATOR_OCTETS: usize = 8 << 20;
 
 /// Maximum number of TCP connections to upstreams. The number is reduced if the system allows too few open files.
 const UPSTREAM_CONNECTIONS: usize = 100;
@@ -522,7 +522,7 @@ impl Checker<'_> {
             negative.push((name.map_err(|reason| self.invalid(&forward.domain, reason))?, None));
         }
         let anchors = anchors.with_negative(negative);
-        Ok(Some(Arc::new(Validator::new(anchors, Limits::default(), VALIDATED_NAMES))))
+        Ok(Some(Arc::new(Validator::new(anchors, Limits::default(), VALIDATOR_OCTETS))))
     }
 
     fn numbers(&self, config: &Config, forward: &ForwardKeys) -> Result<Vec<usize>, ConfigError> {

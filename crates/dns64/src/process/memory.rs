@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use crate::config::Settings;
+use crate::config::{Settings, VALIDATOR_OCTETS};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -24,6 +24,8 @@ const MIB: u64 = 1 << 20;
 const PROGRAM: u64 = 12 * MIB;
 /// Resident memory of a worker under load, in octets.
 const WORKER: u64 = 6 * MIB;
+/// Resident memory of a validation thread under load, in octets.
+const VALIDATION_THREAD: u64 = 2 * MIB;
 /// Address space, in octets, that the program's file and libraries occupy beyond their resident memory.
 const MAPPED: u64 = 24 * MIB;
 /// Address space, in octets, that a thread's stack occupies beyond the thread's resident memory.
@@ -132,10 +134,18 @@ pub(super) fn fit(
 fn most_cache(settings: &Settings, limit: &MemoryLimit) -> Result<u64, InsufficientMemory> {
     let config = &settings.config;
     let workers = config.threads as u64;
-    let resident = PROGRAM + workers * WORKER;
+    // Each worker has a validation thread.
+    let validates = settings.validator.is_some();
+    let (validators, validation) = match validates {
+        true => (workers, VALIDATOR_OCTETS as u64 + workers * VALIDATION_THREAD),
+        false => (0, 0),
+    };
+    let resident = PROGRAM + workers * WORKER + validation;
     let base = match limit.counts {
         MemoryKind::Resident => resident,
-        MemoryKind::AddressSpace => resident + MAPPED + (workers + OTHER_THREADS) * STACK,
+        MemoryKind::AddressSpace => {
+            resident + MAPPED + (workers + validators + OTHER_THREADS) * STACK
+        }
     };
     let in_flight = workers * config.limits.in_flight as u64 * QUERY;
     let others = in_flight + config.limits.tcp_connections as u64 * CONNECTION + REPLIES;
@@ -246,8 +256,26 @@ mod tests {
     use super::*;
 
     fn settings(text: &str) -> Settings {
-        let text = format!("threads = 2\n{text}[[upstream]]\naddress = '192.0.2.1'\n");
+        validating("false", text)
+    }
+
+    fn validating(validate: &str, text: &str) -> Settings {
+        let text = format!(
+            "threads = 2\n{text}[dnssec]\nvalidate = {validate}\n[[upstream]]\naddress = '192.0.2.1'\n"
+        );
         Settings::from_text(&text, Path::new("test.toml")).unwrap()
+    }
+
+    #[test]
+    fn validation_leaves_less_memory_for_the_cache() {
+        for counts in [MemoryKind::Resident, MemoryKind::AddressSpace] {
+            let [with, without] = ["'if-possible'", "false"].map(|validate| {
+                let mut settings = validating(validate, "");
+                fit(&mut settings, &[limit(128, counts)]).unwrap();
+                settings.config.cache.mebibytes
+            });
+            assert!(with < without && with >= 10, "{with} {without}");
+        }
     }
 
     fn limit(mebibytes: u64, counts: MemoryKind) -> MemoryLimit {
