@@ -21,6 +21,7 @@ mod packages;
 mod placement;
 mod points;
 mod prefixes;
+mod rpl;
 mod schedule;
 mod shards;
 mod shares;
@@ -59,7 +60,8 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let short = short.chain(xdp::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
     let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
     let short = short.chain(attack::TESTS).chain(shares::TESTS);
-    let short = short.chain(try_server::TESTS).chain(memory::TESTS).chain(dnssec::TESTS);
+    let short = short.chain(try_server::TESTS).chain(memory::TESTS);
+    let short = short.chain(dnssec::TESTS).chain(rpl::TESTS);
     let rates = mlrsearch::TESTS.iter().chain(clients::RATES).chain(campaign::TESTS);
     long.chain(short).chain(rates).chain(gate::TESTS)
 }
