@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use domain::base::iana::{Rcode, Rtype};
+use domain::base::opt::ExtendedError;
 use domain::base::{Message, MessageBuilder, Record, RecordData};
 use domain::rdata::AllRecordData;
 
@@ -17,29 +18,42 @@ use super::reader::{Entry, Name};
 /// Time limit of a query.
 const LIMIT: Duration = Duration::from_secs(15);
 
-/// Parts of a response that are compared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Parts of a response that are compared, and the reason for an error.
+#[derive(Clone, Debug)]
 pub(super) struct Outcome {
     rcode: Rcode,
     /// True if the AD bit is set. `None` if the query requests neither AD nor DO.
     authentic: Option<bool>,
     /// Records of the answer section without signatures and TTLs, as text in lower case.
     answer: BTreeSet<String>,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.rcode)?;
-        f.write_str(match self.authentic {
-            Some(true) => " AD",
-            Some(false) => " without AD",
-            None => "",
-        })?;
-        self.answer.iter().try_for_each(|record| write!(f, ", {record}"))
-    }
+    /// Extended errors (RFC 8914), which are not compared.
+    reasons: Vec<String>,
 }
 
 impl Outcome {
+    /// Returns the differences between this response and the expected one, or `None` if they are equal.
+    pub(super) fn difference(&self, expected: &Outcome) -> Option<String> {
+        let mut parts = Vec::new();
+        if self.header() != expected.header() {
+            parts.push(format!("expected {}, received {}", expected.header(), self.header()));
+        }
+        parts.extend(
+            expected.answer.difference(&self.answer).map(|text| format!("missing: {text}")),
+        );
+        parts.extend(self.answer.difference(&expected.answer).map(|text| format!("extra: {text}")));
+        (!parts.is_empty()).then(|| [&parts[..], &self.reasons].concat().join("; "))
+    }
+
+    /// Returns RCODE and AD bit as text.
+    fn header(&self) -> String {
+        let authentic = match self.authentic {
+            Some(true) => " with AD",
+            Some(false) => " without AD",
+            None => "",
+        };
+        format!("{}{authentic}", self.rcode)
+    }
+
     /// Returns the response that a scenario expects to a query.
     ///
     /// # Errors
@@ -51,6 +65,7 @@ impl Outcome {
             rcode: response.header.rcode,
             authentic: asks_for_ad(query).then_some(response.header.authentic),
             answer: answer.map(text).collect(),
+            reasons: Vec::new(),
         })
     }
 
@@ -64,7 +79,10 @@ impl Outcome {
             }
         }
         let authentic = asks_for_ad(query).then_some(response.header().ad());
-        Ok(Outcome { rcode: response.header().rcode(), authentic, answer })
+        let opt = response.opt();
+        let options = opt.iter().flat_map(|opt| opt.opt().iter::<ExtendedError<_>>());
+        let reasons = options.flatten().map(|error| error.to_string()).collect();
+        Ok(Outcome { rcode: response.header().rcode(), authentic, answer, reasons })
     }
 }
 

@@ -3,14 +3,22 @@
 //! upstream, so the entries of all servers are candidates for each query.
 //!
 //! ```text
-//! query ─► entries of this step that match it ─► best: data or NXDOMAIN, then NODATA, then a referral
-//!    │                                                   ▲
-//!    └─ DS ─► no entry for DS ─► referral to this name ──┘ its DS records, or its NSEC and NSEC3 records
+//! query ─► entries of this step that match it ─► best: data or NXDOMAIN, then NODATA ─► target of an alias
+//!    │              │ none                          ▲
+//!    │              └─► RRset in another response ──┤
+//!    └─ DS ─► no entry for DS ─► referral, NSEC or ─┘
+//!                                NSEC3 for the name
 //! ```
 
 use domain::base::iana::{Rcode, Rtype};
+use domain::base::name::ToName;
+use domain::rdata::Cname;
 
 use super::reader::{Data, Entry, Header, Name, Record, Scenario};
+use super::rehash::hash_of;
+
+/// Maximum number of aliases whose targets are added to a response.
+const MOST_ALIASES: usize = 8;
 
 /// Response to a query.
 #[derive(Clone, Debug, Default)]
@@ -44,17 +52,157 @@ impl Scenario {
     /// Returns the response to a query during a step, or `None` if the scenario has none.
     pub(super) fn reply(&self, step: u32, query: &Query) -> Option<Reply> {
         let current = self.ranges.iter().filter(|range| (range.first..=range.last).contains(&step));
-        let current: Vec<&Entry> = current.flat_map(|range| &range.entries).collect();
-        let matching = || current.iter().copied().filter(|entry| entry.matches(query));
+        let entries = Entries(current.flat_map(|range| &range.entries).collect());
         if query.rtype == Rtype::DS {
-            let exact = matching().filter(|entry| entry.matches.rtype);
-            let exact = exact.filter(|entry| entry.rank() < Rank::Referral);
-            let exact = exact.min_by_key(|entry| entry.rank()).map(Entry::reply);
-            return exact.or_else(|| delegation(&current, &query.name));
+            return entries.delegation_signer(query);
         }
+        let reply = entries.stored(query)?;
+        Some(entries.completed(reply, query))
+    }
+}
+
+/// The entries of one step.
+struct Entries<'a>(Vec<&'a Entry>);
+
+impl Entries<'_> {
+    /// Returns the best entry for a query.
+    fn best(&self, query: &Query) -> Option<&Entry> {
+        let matching = self.0.iter().filter(|entry| entry.matches(query));
         // Entries for exactly this type precede those for all types.
-        let best = matching().min_by_key(|entry| (entry.rank(), !entry.matches.rtype))?;
-        Some(best.reply())
+        matching.min_by_key(|entry| (entry.rank(), !entry.matches.rtype)).copied()
+    }
+
+    /// Returns the response that an entry contains.
+    fn stored(&self, query: &Query) -> Option<Reply> {
+        match self.best(query) {
+            Some(best) if best.rank() < Rank::Referral => Some(best.reply()),
+            best => self
+                .lone_set(query)
+                .or_else(|| self.substituted(query))
+                .or_else(|| best.map(Entry::reply)),
+        }
+    }
+
+    /// Returns the response to a DS query: an entry for it, or the DS records or their denial in another response.
+    fn delegation_signer(&self, query: &Query) -> Option<Reply> {
+        let exact = self.best(query);
+        exact
+            .filter(|entry| entry.matches.rtype && entry.rank() < Rank::Referral)
+            .map(Entry::reply)
+            .or_else(|| self.delegation(&query.name))
+            .or_else(|| self.denial(&query.name))
+            .or_else(|| exact.map(Entry::reply))
+    }
+
+    /// Returns the response to a DS query from a referral to the name.
+    fn delegation(&self, name: &Name) -> Option<Reply> {
+        let is_to = |entry: &&&Entry| {
+            let mut authority = entry.authority.iter();
+            entry.rank() == Rank::Referral
+                && authority.any(|record| record.owner() == name && is_cut(record.rtype()))
+        };
+        let replies = self.0.iter().filter(is_to).map(|entry| {
+            let records = entry.reply().authority;
+            let answer = of_types(&records, &[Rtype::DS]);
+            let denial = of_types(&records, &[Rtype::NSEC, Rtype::NSEC3]);
+            let authority = if answer.is_empty() { denial } else { Vec::new() };
+            Reply { answer, authority, ..Reply::default() }
+        });
+        replies.min_by_key(|reply| (reply.answer.is_empty(), reply.authority.is_empty()))
+    }
+
+    /// Returns the response to a DS query from the NSEC or NSEC3 record of this name, wherever it is.
+    fn denial(&self, name: &Name) -> Option<Reply> {
+        let authority = self.0.iter().find_map(|entry| {
+            let records = entry.reply().authority;
+            let is_proof = |record: &Record| match record.data() {
+                Data::Nsec(_) => record.owner() == name,
+                Data::Nsec3(nsec3) => hash_of(name, nsec3).is_ok_and(|hash| {
+                    let label = record.owner().first();
+                    let is_match = label.to_string().eq_ignore_ascii_case(&hash.to_string());
+                    let zone = record.owner().parent();
+                    // A span with Opt-Out also covers names that it does not have.
+                    zone.is_some_and(|zone| name.ends_with(&zone)) && (is_match || nsec3.opt_out())
+                }),
+                _ => false,
+            };
+            let all = of_types(&records, &[Rtype::NSEC, Rtype::NSEC3]);
+            records.iter().any(is_proof).then_some(all)
+        })?;
+        Some(Reply { authority, ..Reply::default() })
+    }
+
+    /// Returns a response with the RRset of the query from another response: an alias, or data that Unbound takes from
+    /// its cache.
+    fn lone_set(&self, query: &Query) -> Option<Reply> {
+        let sets = self.0.iter().map(|entry| {
+            let reply = entry.reply();
+            let all = of_types(&[reply.answer, reply.authority].concat(), &[query.rtype]);
+            all.into_iter().filter(|record| *record.owner() == query.name).collect::<Vec<_>>()
+        });
+        // A set with signatures is longer than one without.
+        let answer = sets.max_by_key(Vec::len).filter(|set| !set.is_empty())?;
+        Some(Reply { answer, ..Reply::default() })
+    }
+
+    /// Returns a response with an alias that a DNAME record of another response makes (RFC 6672 §3.2).
+    fn substituted(&self, query: &Query) -> Option<Reply> {
+        let is_above = |record: &&Record| {
+            query.name.ends_with(record.owner()) && query.name != *record.owner()
+        };
+        self.0.iter().find_map(|entry| {
+            let records = of_types(&entry.reply().answer, &[Rtype::DNAME]);
+            let mut answer: Vec<Record> = records.iter().filter(is_above).cloned().collect();
+            let Data::Dname(dname) = answer.first()?.data() else { return None };
+            let prefix = query.name.clone().strip_suffix(answer.first()?.owner()).ok()?;
+            let target = prefix.chain(dname.dname()).ok()?.to_bytes();
+            let (ttl, class) = (answer.first()?.ttl(), answer.first()?.class());
+            answer.push(Record::new(
+                query.name.clone(),
+                class,
+                ttl,
+                Data::Cname(Cname::new(target)),
+            ));
+            Some(Reply { answer, ..Reply::default() })
+        })
+    }
+
+    /// Adds the targets of aliases to a response, as a resolver does. dns64d looks up the targets of aliases itself if
+    /// the query is for addresses. With an RCODE other than NOERROR, it takes the response as complete (RFC 6604 §2.1).
+    fn completed(&self, mut reply: Reply, query: &Query) -> Reply {
+        let is_followed = matches!(query.rtype, Rtype::A | Rtype::AAAA);
+        for _ in 0..MOST_ALIASES {
+            if reply.header.rcode == Rcode::NOERROR && is_followed || !reply.authority.is_empty() {
+                break;
+            }
+            let Some(target) = reply.lacking_target(query) else { break };
+            let next = self.stored(&Query { name: target, ..query.clone() });
+            let Some(next) = next.filter(|next| !is_error(next.header.rcode)) else { break };
+            reply.header.rcode = next.header.rcode;
+            reply.answer.extend(next.answer);
+            reply.authority.extend(next.authority);
+        }
+        reply
+    }
+}
+
+impl Reply {
+    /// Returns the name to which the aliases lead, unless the response has data of this name.
+    fn lacking_target(&self, query: &Query) -> Option<Name> {
+        let mut name = query.name.clone();
+        for _ in 0..MOST_ALIASES {
+            let mut records = self.answer.iter().filter(|record| *record.owner() == name);
+            if records.clone().any(|record| record.rtype() == query.rtype) {
+                return None;
+            }
+            let target = records.find_map(|record| match record.data() {
+                Data::Cname(cname) => Some(cname.cname().clone()),
+                _ => None,
+            });
+            let Some(target) = target else { break };
+            name = target;
+        }
+        (name != query.name).then_some(name)
     }
 }
 
@@ -68,6 +216,11 @@ impl Entry {
             && (!parts.tcp_only || query.is_tcp)
     }
 
+    /// True for a referral to another server.
+    pub(super) fn is_referral(&self) -> bool {
+        self.rank() == Rank::Referral
+    }
+
     fn rank(&self) -> Rank {
         let has = |rtype| self.authority.iter().any(|record| record.rtype() == rtype);
         match self.header.rcode {
@@ -79,8 +232,9 @@ impl Entry {
         }
     }
 
-    /// Returns the entry as a response. Some entries have signatures in another section than their RRsets. Unbound
-    /// accepts that, but no server sends such responses, so the signatures are moved.
+    /// Returns the entry as the response of a resolver. A resolver returns no referral, so a response without data has
+    /// no NS records. Some entries have signatures in another section than their RRsets. Unbound accepts that, but no
+    /// server sends such responses, so the signatures are moved.
     fn reply(&self) -> Reply {
         let (answer, authority) = (Vec::new(), Vec::new());
         let mut reply = Reply { header: self.header, answer, authority };
@@ -97,8 +251,25 @@ impl Entry {
                 }
             }
         }
+        if self.is_referral() {
+            reply.authority.retain(|record| record.rtype() != Rtype::NS);
+        }
         reply
     }
+}
+
+fn is_error(rcode: Rcode) -> bool {
+    !matches!(rcode, Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN)
+}
+
+fn is_cut(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::NS | Rtype::DS)
+}
+
+/// Returns the records of these types, and their signatures.
+fn of_types(records: &[Record], rtypes: &[Rtype]) -> Vec<Record> {
+    let is_one = |record: &&Record| rtypes.contains(&covered(record).unwrap_or(record.rtype()));
+    records.iter().filter(is_one).cloned().collect()
 }
 
 /// True if the section has the RRset that a signature covers.
@@ -108,30 +279,9 @@ fn has_set(section: &[Record], signature: &Record) -> bool {
 }
 
 /// Returns the type that a signature covers.
-pub(super) fn covered(signature: &Record) -> Option<Rtype> {
+fn covered(signature: &Record) -> Option<Rtype> {
     match signature.data() {
         Data::Rrsig(signature) => Some(signature.type_covered()),
         _ => None,
     }
-}
-
-/// Returns the response to a DS query from a referral to the name: its DS records, or the proof that there are none.
-fn delegation(entries: &[&Entry], name: &Name) -> Option<Reply> {
-    let is_to = |entry: &&&Entry| {
-        let mut authority = entry.authority.iter();
-        authority
-            .any(|record| record.owner() == name && matches!(record.rtype(), Rtype::NS | Rtype::DS))
-    };
-    let referrals = entries.iter().filter(|entry| entry.rank() == Rank::Referral).filter(is_to);
-    let replies = referrals.map(|entry| {
-        let of_type = |rtypes: &[Rtype]| -> Vec<Record> {
-            let is_one =
-                |record: &&Record| rtypes.contains(&covered(record).unwrap_or(record.rtype()));
-            entry.reply().authority.iter().filter(is_one).cloned().collect()
-        };
-        let (answer, authority) = (of_type(&[Rtype::DS]), of_type(&[Rtype::NSEC, Rtype::NSEC3]));
-        let authority = if answer.is_empty() { authority } else { Vec::new() };
-        Reply { header: Header::default(), answer, authority }
-    });
-    replies.min_by_key(|reply| (reply.answer.is_empty(), reply.authority.is_empty()))
 }

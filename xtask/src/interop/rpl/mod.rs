@@ -11,6 +11,7 @@ mod check;
 mod flatten;
 mod inapplicable;
 mod reader;
+mod rehash;
 mod resign;
 mod source;
 mod upstream;
@@ -18,7 +19,7 @@ mod upstream;
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use self::check::{Outcome, ask};
 use self::reader::{Config, Entry, Event, Scenario};
@@ -39,8 +40,8 @@ pub(super) static TESTS: &[Test] = &[Test::new(
 const AT_ONCE: usize = 4;
 /// Minimum number of scenarios that must run.
 const FEWEST: usize = 80;
-/// Times shorter than this pass in a scenario only so that Unbound's timers run, in seconds.
-const SHORT: f64 = 1.0;
+/// Maximum time that can pass in a scenario, in seconds. It does not pass for dns64d, so no record may expire meanwhile.
+const LONGEST: f64 = 10.0;
 
 /// Runs all scenarios that apply, and prints the result of each.
 fn scenarios(bench: &Bench) -> Result<()> {
@@ -76,6 +77,7 @@ fn scenarios(bench: &Bench) -> Result<()> {
 /// Runs a scenario, and compares all responses.
 fn run_file(bench: &Bench, library: &str, file: &File) -> Result<()> {
     let mut scenario = Scenario::read(&file.text)?;
+    rehash::rehash(&mut scenario)?;
     resign::resign(&mut scenario)?;
     let (config, steps) = (scenario.config.clone(), scenario.steps.clone());
     let upstream = Upstream::start(scenario)?;
@@ -91,14 +93,16 @@ fn run_file(bench: &Bench, library: &str, file: &File) -> Result<()> {
             }
             Event::CheckAnswer(response) => {
                 let (query, outcome) = pending.take().context("a check without a query")?;
+                if !query.header.recursion_desired && response.is_referral() {
+                    // Only Unbound answers such queries with referrals from its cache.
+                    continue;
+                }
                 let expected = Outcome::expected(query, response)?;
-                ensure!(
-                    outcome == expected,
-                    "line {}: expected {expected}; received {outcome}",
-                    response.line
-                );
+                if let Some(difference) = outcome.difference(&expected) {
+                    bail!("line {}: {difference}", response.line);
+                }
             }
-            Event::Elapse(seconds) => ensure!(*seconds < SHORT, "the scenario lasts too long"),
+            Event::Elapse(seconds) => ensure!(*seconds <= LONGEST, "the scenario lasts too long"),
             Event::Nothing => {}
         }
     }
@@ -118,7 +122,9 @@ fn start(
     let anchors: String = config
         .anchors
         .iter()
-        .map(|anchor| format!("{}. {} {}\n", anchor.owner(), anchor.rtype(), anchor.data()))
+        .map(|anchor| {
+            format!("{} {} {}\n", anchor.owner().fmt_with_dot(), anchor.rtype(), anchor.data())
+        })
         .collect();
     let anchors = bench.file(&format!("{name}.anchors"), &anchors)?;
     let text = format!(

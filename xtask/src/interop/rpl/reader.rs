@@ -44,7 +44,7 @@ pub(super) struct Config {
     pub(super) anchors: Vec<Record>,
     /// Names below which nothing is validated.
     pub(super) insecure: Vec<String>,
-    /// Time of all validations; `None` if signatures are valid at all times.
+    /// Time of all validations. If Unbound ignores the times of signatures, this is the time of the newest signature.
     pub(super) date: Option<Timestamp>,
 }
 
@@ -101,6 +101,7 @@ pub(super) struct Matches {
 pub(super) struct Header {
     pub(super) rcode: Rcode,
     pub(super) authoritative: bool,
+    pub(super) recursion_desired: bool,
     pub(super) truncated: bool,
     pub(super) authentic: bool,
     pub(super) checking_disabled: bool,
@@ -112,6 +113,7 @@ impl Default for Header {
         Header {
             rcode: Rcode::NOERROR,
             authoritative: false,
+            recursion_desired: false,
             truncated: false,
             authentic: false,
             checking_disabled: false,
@@ -130,7 +132,17 @@ impl Scenario {
         let config = reader.config().with_context(|| format!("line {}", reader.number))?;
         let mut scenario = Scenario { config, ranges: Vec::new(), steps: Vec::new() };
         reader.body(&mut scenario).with_context(|| format!("line {}", reader.number))?;
+        scenario.config.date = scenario.config.date.or_else(|| scenario.newest_signature());
         Ok(scenario)
+    }
+
+    fn newest_signature(&self) -> Option<Timestamp> {
+        let records = self.entries().flat_map(Entry::records);
+        let times = records.filter_map(|record| match record.data() {
+            ZoneRecordData::Rrsig(signature) => Some(signature.inception()),
+            _ => None,
+        });
+        times.max_by_key(|time| time.into_int())
     }
 
     /// Returns all entries, including those of queries and expected responses.
@@ -330,7 +342,8 @@ impl Header {
                 "NOTIMPL" => self.rcode = Rcode::NOTIMP,
                 "REFUSED" => self.rcode = Rcode::REFUSED,
                 "YXDOMAIN" => self.rcode = Rcode::YXDOMAIN,
-                "QR" | "RD" | "RA" | "QUERY" => {}
+                "RD" => self.recursion_desired = true,
+                "QR" | "RA" | "QUERY" => {}
                 _ => bail!("unknown word '{word}' after REPLY"),
             }
         }

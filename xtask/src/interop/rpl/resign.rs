@@ -42,11 +42,14 @@ pub(super) fn resign(scenario: &mut Scenario) -> Result<()> {
         }
     }
     for anchor in &mut scenario.config.anchors {
-        keys.replace(anchor)?;
+        keys.replace(anchor, &[])?;
     }
     for entry in scenario.entries_mut() {
-        for record in entry.sections_mut().into_iter().flatten() {
-            keys.replace(record)?;
+        for section in entry.sections_mut() {
+            let strong = strong_owners(section);
+            for record in section {
+                keys.replace(record, &strong)?;
+            }
         }
         keys.sign(entry)?;
     }
@@ -97,8 +100,8 @@ impl Keys {
         Ok(self.0.get(&id))
     }
 
-    /// Replaces a DNSKEY or DS record.
-    fn replace(&mut self, record: &mut Record) -> Result<()> {
+    /// Replaces a DNSKEY or DS record. `strong` are the owner names that have DS records with SHA-2.
+    fn replace(&mut self, record: &mut Record, strong: &[Name]) -> Result<()> {
         let zone = record.owner().clone();
         let data = match record.data() {
             Data::Dnskey(key) => {
@@ -107,7 +110,8 @@ impl Keys {
             }
             Data::Ds(ds) => {
                 let found = self.get(&zone, ds.algorithm(), ds.key_tag(), None)?;
-                found.map(|key| key.ds(&zone, ds)).transpose()?.map(Data::Ds)
+                let is_weak = strong.contains(&zone);
+                found.map(|key| key.ds(&zone, ds, is_weak)).transpose()?.map(Data::Ds)
             }
             _ => None,
         };
@@ -150,6 +154,17 @@ fn replacement(old: SecurityAlgorithm) -> Option<GenerateParams> {
     }
 }
 
+/// Returns the owner names of the DS records with SHA-2.
+fn strong_owners(records: &[Record]) -> Vec<Name> {
+    let is_strong = |record: &&Record| match record.data() {
+        Data::Ds(ds) => {
+            matches!(ds.digest_type(), DigestAlgorithm::SHA256 | DigestAlgorithm::SHA384)
+        }
+        _ => false,
+    };
+    records.iter().filter(is_strong).map(|record| record.owner().clone()).collect()
+}
+
 /// Returns the records of the RRset that a signature covers.
 fn set(records: &[Record], owner: &Name, signature: &Rrsig<Bytes, Name>) -> Vec<Record> {
     let covered = records
@@ -160,18 +175,23 @@ fn set(records: &[Record], owner: &Name, signature: &Rrsig<Bytes, Name>) -> Vec<
 
 impl Replaced {
     /// Returns the DS record of the new key. Its digest is wrong if that of the old record was. Digests of unknown types
-    /// stay, because no validator can use them.
-    fn ds(&self, zone: &Name, old: &Ds<Bytes>) -> Result<Ds<Bytes>> {
+    /// stay, because no validator can use them. A digest with SHA-1 stays one if it must be ignored because of another
+    /// DS record (RFC 4509 §3).
+    fn ds(&self, zone: &Name, old: &Ds<Bytes>, is_ignored: bool) -> Result<Ds<Bytes>> {
         let (tag, algorithm) = (self.new.key_tag(), self.new.algorithm());
         let Some(kind) = digest_type(old.digest_type()) else {
             return Ok(Ds::new(tag, algorithm, old.digest_type(), old.digest().clone())?);
         };
         let is_right = self.old.as_ref().is_none_or(|key| digest(zone, key, kind) == *old.digest());
-        let mut new = digest(zone, &self.new, DigestType::Sha256);
+        let (kind, of_ds) = match old.digest_type() {
+            DigestAlgorithm::SHA1 if is_ignored => (DigestType::Sha1, DigestAlgorithm::SHA1),
+            _ => (DigestType::Sha256, DigestAlgorithm::SHA256),
+        };
+        let mut new = digest(zone, &self.new, kind);
         if !is_right {
             new.iter_mut().for_each(|octet| *octet = !*octet);
         }
-        Ok(Ds::new(tag, algorithm, DigestAlgorithm::SHA256, new.into())?)
+        Ok(Ds::new(tag, algorithm, of_ds, new.into())?)
     }
 
     /// Returns a signature of an RRset with the fields of the old signature.

@@ -1,0 +1,165 @@
+//! Replacement of NSEC3 records with more iterations than dns64d accepts (RFC 9276 §3.2). Unbound accepts 150, and many
+//! scenarios have 123, so that dns64d would find all their denials insecure.
+//!
+//! ```text
+//! names of the scenario ─► hashes with 123 iterations ─► which names does the record match or cover?
+//!        │                                                      │
+//!        └────────────────► hashes with 50 iterations ──────────┴─► records that match or cover the same names
+//! ```
+//!
+//! A record that covers several names becomes several records. Signatures are made again by [`super::resign`].
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use domain::base::iana::Rtype;
+use domain::base::name::{Label, RelativeName, ToName};
+use domain::dnssec::common::nsec3_hash;
+use domain::rdata::Nsec3;
+use domain::rdata::nsec3::OwnerHash;
+
+use super::reader::{Data, Entry, Name, Record, Scenario};
+
+/// Maximum number of iterations that dns64d accepts.
+const MOST: u16 = 50;
+/// Maximum number of iterations that Unbound accepts.
+const MOST_OF_UNBOUND: u16 = 150;
+
+type Hash = OwnerHash<Vec<u8>>;
+
+/// Returns the hash of a name with the parameters of a record.
+pub(super) fn hash_of(name: &Name, record: &Nsec3<Bytes>) -> Result<Hash> {
+    hash(name, record, record.iterations())
+}
+
+fn hash(name: &Name, record: &Nsec3<Bytes>, iterations: u16) -> Result<Hash> {
+    nsec3_hash(name, record.hash_algorithm(), iterations, record.salt())
+        .map_err(|error| anyhow::anyhow!("NSEC3 hash: {error}"))
+}
+
+/// Replaces all NSEC3 records with more iterations than dns64d accepts.
+///
+/// # Errors
+/// Returns an error if an owner name is not a hash.
+pub(super) fn rehash(scenario: &mut Scenario) -> Result<()> {
+    let names = names(scenario)?;
+    for entry in scenario.entries_mut() {
+        for section in entry.sections_mut() {
+            let old = std::mem::take(section);
+            for record in &old {
+                match excessive(&old, record) {
+                    Some(nsec3) => section.extend(replaced(record, nsec3, &names)?),
+                    None => section.push(record.clone()),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the NSEC3 record with too many iterations which a record is, or which a signature covers.
+fn excessive<'a>(section: &'a [Record], record: &'a Record) -> Option<&'a Nsec3<Bytes>> {
+    let nsec3 = match record.data() {
+        Data::Nsec3(nsec3) => nsec3,
+        Data::Rrsig(signature) if signature.type_covered() == Rtype::NSEC3 => {
+            let mut of_owner = section.iter().filter(|other| other.owner() == record.owner());
+            of_owner.find_map(|other| match other.data() {
+                Data::Nsec3(nsec3) => Some(nsec3),
+                _ => None,
+            })?
+        }
+        _ => return None,
+    };
+    (MOST + 1..=MOST_OF_UNBOUND).contains(&nsec3.iterations()).then_some(nsec3)
+}
+
+/// Returns the names that denials can be about: all names of questions and records, their ancestors, and the wildcards
+/// below these.
+fn names(scenario: &Scenario) -> Result<BTreeSet<Name>> {
+    let mut names = BTreeSet::new();
+    let questions = scenario.entries().filter_map(|entry| entry.question.as_ref());
+    let records = scenario.entries().flat_map(Entry::records);
+    let owners = records.filter(|record| record.rtype() != Rtype::NSEC3).map(Record::owner);
+    let wildcard = RelativeName::wildcard_bytes();
+    for name in questions.map(|(name, _)| name).chain(owners) {
+        for suffix in name.iter_suffixes() {
+            names.insert(suffix.to_canonical_name());
+            if suffix.first() != Label::wildcard() {
+                let below = wildcard.clone().chain(&suffix);
+                names.insert(below.context("a name that is too long")?.to_canonical_name());
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Returns the records that match and cover the same names as an NSEC3 record, with fewer iterations. For a signature,
+/// returns one for each of these records.
+fn replaced(record: &Record, nsec3: &Nsec3<Bytes>, names: &BTreeSet<Name>) -> Result<Vec<Record>> {
+    let zone = record.owner().parent().context("an NSEC3 record of the root")?;
+    let owner: Hash = record.owner().first().to_string().parse()?;
+    let mut spans = Vec::new();
+    for name in names.iter().filter(|name| name.ends_with(&zone)) {
+        let (old, new) = (hash_of(name, nsec3)?, hash(name, nsec3, MOST)?);
+        if old == owner {
+            spans.push((new.clone(), moved(&new, true)));
+        } else if covers(owner.as_slice(), nsec3.next_owner().as_slice(), old.as_slice()) {
+            spans.push((moved(&new, false), moved(&new, true)));
+        }
+    }
+    let is_match = |name: &&Name| hash_of(name, nsec3).is_ok_and(|hash| hash == owner);
+    ensure!(
+        spans.len() <= 1 || !names.iter().any(|name| is_match(&name)),
+        "{}: an NSEC3 record that matches a name and covers another",
+        record.owner()
+    );
+    spans.into_iter().map(|(from, to)| with_span(record, &zone, nsec3, &from, to)).collect()
+}
+
+fn covers(owner: &[u8], next: &[u8], hash: &[u8]) -> bool {
+    if owner < next { owner < hash && hash < next } else { owner < hash || hash < next }
+}
+
+/// Returns the next or the previous hash.
+fn moved(hash: &Hash, is_up: bool) -> Hash {
+    let mut octets = hash.as_slice().to_vec();
+    for octet in octets.iter_mut().rev() {
+        *octet = if is_up { octet.wrapping_add(1) } else { octet.wrapping_sub(1) };
+        if *octet != if is_up { 0 } else { 255 } {
+            break;
+        }
+    }
+    OwnerHash::from_octets(octets).unwrap_or_else(|_| hash.clone())
+}
+
+/// Returns an NSEC3 record, or a signature of one, with another span.
+fn with_span(
+    record: &Record,
+    zone: &impl ToName,
+    nsec3: &Nsec3<Bytes>,
+    from: &Hash,
+    to: Hash,
+) -> Result<Record> {
+    let label = RelativeName::from_octets(label(&from.to_string()))?;
+    let owner = label.chain(zone).context("a name that is too long")?.to_bytes();
+    let data = match record.data() {
+        Data::Nsec3(_) => Data::Nsec3(Nsec3::new(
+            nsec3.hash_algorithm(),
+            nsec3.flags(),
+            MOST,
+            nsec3.salt().clone(),
+            OwnerHash::from_octets(Bytes::from(to.into_octets()))?,
+            nsec3.types().clone(),
+        )),
+        other => other.clone(),
+    };
+    Ok(Record::new(owner, record.class(), record.ttl(), data))
+}
+
+/// Returns a label in wire format. A hash in Base 32 has 32 characters.
+fn label(text: &str) -> Bytes {
+    let mut octets = vec![text.len() as u8];
+    octets.extend_from_slice(text.as_bytes());
+    octets.into()
+}
