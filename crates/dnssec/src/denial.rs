@@ -32,7 +32,7 @@ impl Denial {
     /// Adds an RRset with a valid signature. RRsets of other types, and those that are unusable, are ignored.
     pub(crate) fn add(&mut self, set: &RrSet) {
         match set.rtype {
-            Rtype::NSEC => self.nsec.extend(Nsec::from_set(set)),
+            Rtype::NSEC => self.nsec.extend(Nsec::from_set(set, &self.zone)),
             Rtype::NSEC3 => self.nsec3.extend(Nsec3::from_set(set, &self.zone)),
             _ => {}
         }

@@ -19,17 +19,19 @@ pub(crate) struct Nsec {
 }
 
 impl Nsec {
-    /// Returns the record of an RRset, or `None` if the RRset has more than one record.
-    pub(crate) fn from_set(set: &RrSet) -> Option<Nsec> {
+    /// Returns the record of an RRset, or `None` if the RRset has more than one record, or if one of the two names is not
+    /// in the zone (RFC 4034 §4.1.1).
+    pub(crate) fn from_set(set: &RrSet, zone: &Name) -> Option<Nsec> {
         let mut data = set.data();
-        match (data.next()?, data.next()) {
-            (AllRecordData::Nsec(nsec), None) => Some(Nsec {
+        let nsec = match (data.next()?, data.next()) {
+            (AllRecordData::Nsec(nsec), None) => Nsec {
                 owner: set.owner.clone(),
                 next: nsec.next_name().to_canonical_name(),
                 types: nsec.types().clone(),
-            }),
-            _ => None,
-        }
+            },
+            _ => return None,
+        };
+        [&nsec.owner, &nsec.next].iter().all(|name| name.ends_with(zone)).then_some(nsec)
     }
 
     /// True if the record proves that no name lies between its owner and its next name, and `name` lies there.

@@ -266,6 +266,9 @@ fn absent_names_need_two_proofs() {
     }
     // The last record of the zone.
     assert_eq!(of(&format!("v.example.test. NSEC example.test. A\n{wildcard_absent}")), SECURE);
+    // The next name is in another zone.
+    let overreaching = format!("v.example.test. NSEC x.other.test. A\n{wildcard_absent}");
+    assert_eq!(of(&overreaching), bogus(Code::NSEC_MISSING));
 }
 
 #[test]

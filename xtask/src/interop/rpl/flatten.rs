@@ -15,7 +15,7 @@ use domain::base::name::ToName;
 use domain::rdata::Cname;
 
 use super::reader::{Data, Entry, Header, Name, Record, Scenario};
-use super::rehash::hash_of;
+use super::rehash::{Place, place_in};
 
 /// Maximum number of aliases whose targets are added to a response.
 const MOST_ALIASES: usize = 8;
@@ -94,7 +94,7 @@ impl Entries<'_> {
             .or_else(|| exact.map(Entry::reply))
     }
 
-    /// Returns the response to a DS query from a referral to the name.
+    /// Returns the response to a DS query from a referral to the name that has DS records or their denial.
     fn delegation(&self, name: &Name) -> Option<Reply> {
         let is_to = |entry: &&&Entry| {
             let mut authority = entry.authority.iter();
@@ -108,7 +108,8 @@ impl Entries<'_> {
             let authority = if answer.is_empty() { denial } else { Vec::new() };
             Reply { answer, authority, ..Reply::default() }
         });
-        replies.min_by_key(|reply| (reply.answer.is_empty(), reply.authority.is_empty()))
+        let is_proof = |reply: &Reply| !reply.answer.is_empty() || !reply.authority.is_empty();
+        replies.into_iter().find(is_proof)
     }
 
     /// Returns the response to a DS query from the NSEC or NSEC3 record of this name, wherever it is.
@@ -117,13 +118,10 @@ impl Entries<'_> {
             let records = entry.reply().authority;
             let is_proof = |record: &Record| match record.data() {
                 Data::Nsec(_) => record.owner() == name,
-                Data::Nsec3(nsec3) => hash_of(name, nsec3).is_ok_and(|hash| {
-                    let label = record.owner().first();
-                    let is_match = label.to_string().eq_ignore_ascii_case(&hash.to_string());
-                    let zone = record.owner().parent();
-                    // A span with Opt-Out also covers names that it does not have.
-                    zone.is_some_and(|zone| name.ends_with(&zone)) && (is_match || nsec3.opt_out())
-                }),
+                Data::Nsec3(nsec3) => {
+                    let place = place_in(record, nsec3, name);
+                    place == Some(Place::Owner) || place == Some(Place::Span) && nsec3.opt_out()
+                }
                 _ => false,
             };
             let all = of_types(&records, &[Rtype::NSEC, Rtype::NSEC3]);
@@ -132,8 +130,7 @@ impl Entries<'_> {
         Some(Reply { authority, ..Reply::default() })
     }
 
-    /// Returns a response with the RRset of the query from another response: an alias, or data that Unbound takes from
-    /// its cache.
+    /// Returns a response with an RRset of the queried name from another response, as Unbound takes it from its cache.
     fn lone_set(&self, query: &Query) -> Option<Reply> {
         let sets = self.0.iter().map(|entry| {
             let reply = entry.reply();

@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
+use domain::base::RecordData;
 use domain::base::iana::Rtype;
 use domain::base::name::{Label, RelativeName, ToName};
 use domain::dnssec::common::nsec3_hash;
@@ -28,9 +29,27 @@ const MOST_OF_UNBOUND: u16 = 150;
 
 type Hash = OwnerHash<Vec<u8>>;
 
-/// Returns the hash of a name with the parameters of a record.
-pub(super) fn hash_of(name: &Name, record: &Nsec3<Bytes>) -> Result<Hash> {
-    hash(name, record, record.iterations())
+/// Place of a name's hash in an NSEC3 record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The record matches the name.
+    Owner,
+    /// The record covers the name.
+    Span,
+}
+
+/// Returns the place of a name in an NSEC3 record, or `None` if the record neither matches nor covers it.
+pub(super) fn place_in(record: &Record, nsec3: &Nsec3<Bytes>, name: &Name) -> Option<Place> {
+    record.owner().parent().filter(|zone| name.ends_with(zone))?;
+    let owner: Hash = record.owner().first().to_string().parse().ok()?;
+    let hash = hash(name, nsec3, nsec3.iterations()).ok()?;
+    if hash == owner {
+        return Some(Place::Owner);
+    }
+    let (owner, next) = (owner.as_slice(), nsec3.next_owner().as_slice());
+    let [after, before] = [owner < hash.as_slice(), hash.as_slice() < next];
+    let is_covered = if owner < next { after && before } else { after || before };
+    is_covered.then_some(Place::Span)
 }
 
 fn hash(name: &Name, record: &Nsec3<Bytes>, iterations: u16) -> Result<Hash> {
@@ -49,7 +68,9 @@ pub(super) fn rehash(scenario: &mut Scenario) -> Result<()> {
             let old = std::mem::take(section);
             for record in &old {
                 match excessive(&old, record) {
-                    Some(nsec3) => section.extend(replaced(record, nsec3, &names)?),
+                    Some((of_record, nsec3)) => {
+                        section.extend(replaced(record, of_record, nsec3, &names)?);
+                    }
                     None => section.push(record.clone()),
                 }
             }
@@ -59,19 +80,20 @@ pub(super) fn rehash(scenario: &mut Scenario) -> Result<()> {
 }
 
 /// Returns the NSEC3 record with too many iterations which a record is, or which a signature covers.
-fn excessive<'a>(section: &'a [Record], record: &'a Record) -> Option<&'a Nsec3<Bytes>> {
-    let nsec3 = match record.data() {
-        Data::Nsec3(nsec3) => nsec3,
-        Data::Rrsig(signature) if signature.type_covered() == Rtype::NSEC3 => {
-            let mut of_owner = section.iter().filter(|other| other.owner() == record.owner());
-            of_owner.find_map(|other| match other.data() {
-                Data::Nsec3(nsec3) => Some(nsec3),
-                _ => None,
-            })?
-        }
-        _ => return None,
+fn excessive<'a>(
+    section: &'a [Record],
+    record: &'a Record,
+) -> Option<(&'a Record, &'a Nsec3<Bytes>)> {
+    let is_one = match record.data() {
+        Data::Rrsig(signature) => signature.type_covered() == Rtype::NSEC3,
+        data => data.rtype() == Rtype::NSEC3,
     };
-    (MOST + 1..=MOST_OF_UNBOUND).contains(&nsec3.iterations()).then_some(nsec3)
+    let mut of_owner = section.iter().filter(|other| is_one && other.owner() == record.owner());
+    let found = of_owner.find_map(|other| match other.data() {
+        Data::Nsec3(nsec3) => Some((other, nsec3)),
+        _ => None,
+    });
+    found.filter(|(_, nsec3)| (MOST + 1..=MOST_OF_UNBOUND).contains(&nsec3.iterations()))
 }
 
 /// Returns the names that denials can be about: all names of questions and records, their ancestors, and the wildcards
@@ -96,29 +118,29 @@ fn names(scenario: &Scenario) -> Result<BTreeSet<Name>> {
 
 /// Returns the records that match and cover the same names as an NSEC3 record, with fewer iterations. For a signature,
 /// returns one for each of these records.
-fn replaced(record: &Record, nsec3: &Nsec3<Bytes>, names: &BTreeSet<Name>) -> Result<Vec<Record>> {
+fn replaced(
+    record: &Record,
+    of_record: &Record,
+    nsec3: &Nsec3<Bytes>,
+    names: &BTreeSet<Name>,
+) -> Result<Vec<Record>> {
     let zone = record.owner().parent().context("an NSEC3 record of the root")?;
-    let owner: Hash = record.owner().first().to_string().parse()?;
-    let mut spans = Vec::new();
-    for name in names.iter().filter(|name| name.ends_with(&zone)) {
-        let (old, new) = (hash_of(name, nsec3)?, hash(name, nsec3, MOST)?);
-        if old == owner {
-            spans.push((new.clone(), moved(&new, true)));
-        } else if covers(owner.as_slice(), nsec3.next_owner().as_slice(), old.as_slice()) {
-            spans.push((moved(&new, false), moved(&new, true)));
+    let (mut matched, mut covered) = (Vec::new(), Vec::new());
+    for name in names {
+        let new = hash(name, nsec3, MOST)?;
+        match place_in(of_record, nsec3, name) {
+            Some(Place::Owner) => matched.push((new.clone(), moved(&new, true))),
+            Some(Place::Span) => covered.push((moved(&new, false), moved(&new, true))),
+            None => {}
         }
     }
-    let is_match = |name: &&Name| hash_of(name, nsec3).is_ok_and(|hash| hash == owner);
     ensure!(
-        spans.len() <= 1 || !names.iter().any(|name| is_match(&name)),
+        matched.is_empty() || covered.is_empty(),
         "{}: an NSEC3 record that matches a name and covers another",
         record.owner()
     );
-    spans.into_iter().map(|(from, to)| with_span(record, &zone, nsec3, &from, to)).collect()
-}
-
-fn covers(owner: &[u8], next: &[u8], hash: &[u8]) -> bool {
-    if owner < next { owner < hash && hash < next } else { owner < hash || hash < next }
+    let spans = matched.into_iter().chain(covered);
+    spans.map(|(from, to)| with_span(record, &zone, nsec3, &from, to)).collect()
 }
 
 /// Returns the next or the previous hash.
