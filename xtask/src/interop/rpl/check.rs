@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use domain::base::iana::{Rcode, Rtype};
+use domain::base::iana::{ExtendedErrorCode, Rcode, Rtype};
 use domain::base::opt::ExtendedError;
 use domain::base::{Message, MessageBuilder, Record, RecordData};
 use domain::rdata::AllRecordData;
@@ -27,21 +27,27 @@ pub(super) struct Outcome {
     /// Records of the answer section without signatures and TTLs, as text in lower case.
     answer: BTreeSet<String>,
     /// Extended errors (RFC 8914), which are not compared.
-    reasons: Vec<String>,
+    reasons: Vec<ExtendedErrorCode>,
 }
 
 impl Outcome {
-    /// Returns the differences between this response and the expected one, or `None` if they are equal.
+    /// Returns the differences between this response and the expected one, or `None` if they are equal. A SERVFAIL because
+    /// the upstream has no response differs from one because of a validation.
     pub(super) fn difference(&self, expected: &Outcome) -> Option<String> {
         let mut parts = Vec::new();
         if self.header() != expected.header() {
             parts.push(format!("expected {}, received {}", expected.header(), self.header()));
         }
-        parts.extend(
-            expected.answer.difference(&self.answer).map(|text| format!("missing: {text}")),
-        );
-        parts.extend(self.answer.difference(&expected.answer).map(|text| format!("extra: {text}")));
-        (!parts.is_empty()).then(|| [&parts[..], &self.reasons].concat().join("; "))
+        if self.reasons.contains(&ExtendedErrorCode::NO_REACHABLE_AUTHORITY) {
+            parts.push("no response of the upstream".into());
+        }
+        let [missing, extra] =
+            [expected.answer.difference(&self.answer), self.answer.difference(&expected.answer)];
+        parts.extend(missing.map(|record| format!("missing: {record}")));
+        parts.extend(extra.map(|record| format!("extra: {record}")));
+        let is_equal = parts.is_empty();
+        parts.extend(self.reasons.iter().map(ExtendedErrorCode::to_string));
+        (!is_equal).then(|| parts.join("; "))
     }
 
     /// Returns RCODE and AD bit as text.
@@ -81,7 +87,7 @@ impl Outcome {
         let authentic = asks_for_ad(query).then_some(response.header().ad());
         let opt = response.opt();
         let options = opt.iter().flat_map(|opt| opt.opt().iter::<ExtendedError<_>>());
-        let reasons = options.flatten().map(|error| error.to_string()).collect();
+        let reasons = options.flatten().map(|error| error.code()).collect();
         Ok(Outcome { rcode: response.header().rcode(), authentic, answer, reasons })
     }
 }
@@ -129,12 +135,11 @@ fn message(query: &Entry, name: &Name, rtype: Rtype) -> Result<Vec<u8>> {
     let mut question = builder.question();
     question.push((name, rtype))?;
     let mut additional = question.additional();
-    if query.header.dnssec_ok {
-        additional.opt(|opt| {
-            opt.set_udp_payload_size(4096);
-            opt.set_dnssec_ok(true);
-            Ok(())
-        })?;
-    }
+    // Extended errors need EDNS.
+    additional.opt(|opt| {
+        opt.set_udp_payload_size(4096);
+        opt.set_dnssec_ok(query.header.dnssec_ok);
+        Ok(())
+    })?;
     Ok(additional.finish())
 }

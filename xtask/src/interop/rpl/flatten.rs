@@ -91,6 +91,8 @@ impl Entries<'_> {
             .map(Entry::reply)
             .or_else(|| self.delegation(&query.name))
             .or_else(|| self.denial(&query.name))
+            .or_else(|| self.denial_below(&query.name))
+            .or_else(|| self.denial_above(&query.name))
             .or_else(|| exact.map(Entry::reply))
     }
 
@@ -128,6 +130,30 @@ impl Entries<'_> {
             records.iter().any(is_proof).then_some(all)
         })?;
         Some(Reply { authority, ..Reply::default() })
+    }
+
+    /// Returns the response to a DS query from the denial of this name, or of a name below it.
+    fn denial_below(&self, name: &Name) -> Option<Reply> {
+        let is_below = |entry: &&&Entry| {
+            entry.question.as_ref().is_some_and(|(below, _)| below.ends_with(name))
+        };
+        let denials = self
+            .0
+            .iter()
+            .filter(is_below)
+            .map(|entry| of_types(&entry.reply().authority, &[Rtype::NSEC, Rtype::NSEC3]));
+        let authority = denials.into_iter().find(|records| !records.is_empty())?;
+        Some(Reply { authority, ..Reply::default() })
+    }
+
+    /// Returns the response to a DS query for a name above this one that does not exist.
+    fn denial_above(&self, name: &Name) -> Option<Reply> {
+        let is_above = |entry: &&&Entry| {
+            let mut question = entry.question.iter();
+            entry.header.rcode == Rcode::NXDOMAIN
+                && question.any(|(above, rtype)| name.ends_with(above) && *rtype == Rtype::DS)
+        };
+        self.0.iter().find(is_above).map(|entry| entry.reply())
     }
 
     /// Returns a response with an RRset of the queried name from another response, as Unbound takes it from its cache.
@@ -280,5 +306,61 @@ fn covered(signature: &Record) -> Option<Rtype> {
     match signature.data() {
         Data::Rrsig(signature) => Some(signature.type_covered()),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reader::testing::scenario;
+    use super::*;
+
+    const REFERRAL: &str = "MATCH opcode subdomain\nREPLY QR NOERROR\nSECTION QUESTION\nsub.example. IN A\n\
+        SECTION AUTHORITY\nsub.example. IN NS ns.sub.example.\nsub.example. IN DS 1 13 2 00112233\n";
+
+    fn reply(entries: &[&str], name: &str, rtype: Rtype) -> Option<Reply> {
+        let query = Query { name: name.parse().unwrap(), rtype, is_tcp: false };
+        scenario(entries).reply(1, &query)
+    }
+
+    fn types(records: &[Record]) -> Vec<Rtype> {
+        records.iter().map(Record::rtype).collect()
+    }
+
+    #[test]
+    fn data_is_preferred_to_a_referral() {
+        let data = "MATCH opcode qtype qname\nREPLY QR NOERROR\nSECTION QUESTION\nwww.sub.example. IN A\n\
+            SECTION ANSWER\nwww.sub.example. IN A 192.0.2.1\n";
+        let found = reply(&[REFERRAL, data], "www.sub.example.", Rtype::A).unwrap();
+        assert_eq!(types(&found.answer), [Rtype::A]);
+        let referred = reply(&[REFERRAL, data], "other.sub.example.", Rtype::A).unwrap();
+        assert_eq!((referred.answer.len(), types(&referred.authority)), (0, vec![Rtype::DS]));
+        assert!(reply(&[data], "other.example.", Rtype::A).is_none());
+    }
+
+    #[test]
+    fn ds_records_are_found_in_a_referral() {
+        let found = reply(&[REFERRAL], "sub.example.", Rtype::DS).unwrap();
+        assert_eq!((types(&found.answer), found.authority.len()), (vec![Rtype::DS], 0));
+    }
+
+    #[test]
+    fn signatures_move_to_their_rrset() {
+        let misplaced = "MATCH opcode qtype qname\nREPLY QR NOERROR\nSECTION QUESTION\na.example. IN A\n\
+            SECTION ANSWER\na.example. IN A 192.0.2.1\nSECTION ADDITIONAL\n\
+            a.example. IN RRSIG A 13 2 60 20070926134150 20070829134150 1 example. AAAA\n";
+        let found = reply(&[misplaced], "a.example.", Rtype::A).unwrap();
+        assert_eq!(types(&found.answer), [Rtype::A, Rtype::RRSIG]);
+    }
+
+    #[test]
+    fn an_alias_to_a_missing_name_gets_its_denial() {
+        let alias = "MATCH opcode qtype qname\nREPLY QR NXDOMAIN\nSECTION QUESTION\na.example. IN A\n\
+            SECTION ANSWER\na.example. IN CNAME b.example.\n";
+        let denial = "MATCH opcode qtype qname\nREPLY QR NXDOMAIN\nSECTION QUESTION\nb.example. IN A\n\
+            SECTION AUTHORITY\na.example. IN NSEC c.example. A\n";
+        let found = reply(&[alias, denial], "a.example.", Rtype::A).unwrap();
+        assert_eq!(types(&found.answer), [Rtype::CNAME]);
+        assert_eq!(types(&found.authority), [Rtype::NSEC]);
+        assert_eq!(found.header.rcode, Rcode::NXDOMAIN);
     }
 }

@@ -9,7 +9,7 @@
 
 mod check;
 mod flatten;
-mod inapplicable;
+mod known;
 mod reader;
 mod rehash;
 mod resign;
@@ -43,41 +43,65 @@ const FEWEST: usize = 80;
 /// Maximum time that can pass in a scenario, in seconds. It does not pass for dns64d, so no record may expire meanwhile.
 const LONGEST: f64 = 10.0;
 
-/// Runs all scenarios that apply, and prints the result of each.
+/// Result of a scenario.
+enum Verdict {
+    Passed,
+    /// The difference is one that dns64d must have, for this reason.
+    Differs(&'static str),
+    Failed(String),
+}
+
+/// Runs all scenarios that apply, and prints those that do not.
 fn scenarios(bench: &Bench) -> Result<()> {
     let files = source::files()?;
     let library = output("faketime", &["-f", "+0", "printenv", "LD_PRELOAD"], LIMIT)?;
-    let (mut inapplicable, mut applicable) = (Vec::new(), Vec::new());
-    for file in files {
-        match inapplicable::reason(&file.name) {
-            Some(reason) => inapplicable.push((file.name, reason)),
-            None => applicable.push(file),
-        }
-    }
+    let is_applicable = |file: &File| known::inapplicable(&file.name).is_none();
+    let (applicable, inapplicable): (Vec<File>, Vec<File>) =
+        files.into_iter().partition(is_applicable);
     let run = applicable.len();
-    let one = |file: File| {
-        let outcome = run_file(bench, library.trim(), &file);
-        outcome.err().map(|error| format!("{}: {error:#}", file.name))
-    };
-    let outcomes = at_the_same_time(AT_ONCE, applicable.into_iter(), one);
-    let mut failed: Vec<String> = outcomes.into_iter().flatten().collect();
-    failed.sort();
+    let one = |file: File| (verdict(&file.name, run_file(bench, library.trim(), &file)), file.name);
+    let mut verdicts = at_the_same_time(AT_ONCE, applicable.into_iter(), one);
+    verdicts.sort_by(|(_, one), (_, other)| one.cmp(other));
+    let count = |is_so: fn(&Verdict) -> bool| verdicts.iter().filter(|(v, _)| is_so(v)).count();
     println!(
-        "        {run} scenarios run, {} passed, {} failed, {} not applicable:",
-        run - failed.len(),
-        failed.len(),
+        "        {run} scenarios run: {} passed, {} differ for a reason, {} failed; {} not applicable",
+        count(|verdict| matches!(verdict, Verdict::Passed)),
+        count(|verdict| matches!(verdict, Verdict::Differs(_))),
+        count(|verdict| matches!(verdict, Verdict::Failed(_))),
         inapplicable.len()
     );
-    inapplicable.iter().for_each(|(name, reason)| println!("            {name}: {reason}"));
+    let mut failed = Vec::new();
+    for (verdict, name) in &verdicts {
+        match verdict {
+            Verdict::Passed => {}
+            Verdict::Differs(reason) => println!("            {name} differs: {reason}"),
+            Verdict::Failed(error) => failed.push(format!("{name}: {error}")),
+        }
+    }
+    for File { name, .. } in &inapplicable {
+        let reason = known::inapplicable(name).unwrap_or_default();
+        println!("            {name} is not applicable: {reason}");
+    }
     ensure!(failed.is_empty(), "failed:\n{}", failed.join("\n"));
     ensure!(run >= FEWEST, "only {run} scenarios run, and {FEWEST} are required");
     Ok(())
 }
 
+/// Returns the verdict on a scenario that has been run.
+fn verdict(name: &str, outcome: Result<()>) -> Verdict {
+    let Err(error) = outcome else { return Verdict::Passed };
+    match known::difference(name).filter(|known| error.to_string().contains(known.text)) {
+        Some(known) => Verdict::Differs(known.reason),
+        None => Verdict::Failed(format!("{error:#}")),
+    }
+}
+
 /// Runs a scenario, and compares all responses.
 fn run_file(bench: &Bench, library: &str, file: &File) -> Result<()> {
     let mut scenario = Scenario::read(&file.text)?;
-    rehash::rehash(&mut scenario)?;
+    if !scenario.config.limits_iterations {
+        rehash::rehash(&mut scenario)?;
+    }
     resign::resign(&mut scenario)?;
     let (config, steps) = (scenario.config.clone(), scenario.steps.clone());
     let upstream = Upstream::start(scenario)?;

@@ -46,6 +46,8 @@ pub(super) struct Config {
     pub(super) insecure: Vec<String>,
     /// Time of all validations. If Unbound ignores the times of signatures, this is the time of the newest signature.
     pub(super) date: Option<Timestamp>,
+    /// True if the number of NSEC3 iterations is limited.
+    pub(super) limits_iterations: bool,
 }
 
 /// Entries of one server, or of all servers, during a number of steps.
@@ -213,6 +215,7 @@ impl<'a> Reader<'a> {
             let value = value.split('#').next().unwrap_or_default().trim().trim_matches('"');
             match key {
                 "trust-anchor" => config.anchors.push(record(value)?),
+                "val-nsec3-keysize-iterations" => config.limits_iterations = true,
                 "domain-insecure" => config.insecure.push(value.to_owned()),
                 "val-override-date" if value != "-1" => {
                     config.date = Some(Timestamp::from_str(value).context("val-override-date")?);
@@ -250,7 +253,8 @@ impl<'a> Reader<'a> {
                 "RANGE_END" => return Ok(entries),
                 // Responses are flattened, so their server does not matter.
                 "ADDRESS" => {}
-                "ENTRY_BEGIN" => entries.push(self.entry()?),
+                // Like Unbound's reader, which also accepts ENTRY_BEGING.
+                word if word.starts_with("ENTRY_BEGIN") => entries.push(self.entry()?),
                 _ => bail!("unexpected line '{line}' in a range"),
             }
         }
@@ -398,6 +402,19 @@ fn normalized(line: &str) -> String {
 }
 
 #[cfg(test)]
+pub(super) mod testing {
+    use super::Scenario;
+
+    /// Returns a scenario with these entries.
+    pub(crate) fn scenario(entries: &[&str]) -> Scenario {
+        let entries: String =
+            entries.iter().map(|entry| format!("ENTRY_BEGIN\n{entry}ENTRY_END\n")).collect();
+        let text = format!("CONFIG_END\nRANGE_BEGIN 0 9\n{entries}RANGE_END\nSCENARIO_END\n");
+        Scenario::read(&text).unwrap()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -445,6 +462,12 @@ SCENARIO_END
         assert_eq!(signature.signature().len(), 1);
         assert!(matches!(&scenario.steps[0].event, Event::Query(query) if query.header.dnssec_ok));
         assert!(matches!(scenario.steps[1].event, Event::Elapse(_)));
+    }
+
+    #[test]
+    fn without_a_date_the_newest_signature_counts() {
+        let scenario = Scenario::read(&FILE.replace("20070916134226", "-1")).unwrap();
+        assert_eq!(scenario.config.date.unwrap().to_string(), "1188395872");
     }
 
     #[test]

@@ -185,3 +185,38 @@ fn label(text: &str) -> Bytes {
     octets.extend_from_slice(text.as_bytes());
     octets.into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::reader::testing::scenario;
+    use super::*;
+
+    #[test]
+    fn new_records_match_and_cover_the_same_names() {
+        // The first record matches example.com, and the second one covers www.example.com.
+        let mut scenario =
+            scenario(&["MATCH opcode qtype qname\nREPLY QR NXDOMAIN\nSECTION QUESTION\n\
+            www.example.com. IN A\nSECTION AUTHORITY\n\
+            b6fuorg741ufili49mg9j4328ig53sqg.example.com. IN NSEC3 1 1 123 aabb00123456bbccdd \
+            b6fuorg741ufili49mg9j4328ig54sqg NS SOA\n\
+            s1unhcti19bkdr98fegs0v46mbu3t4m2.example.com. NSEC3 1 1 123 aabb00123456bbccdd \
+            s1unhcti19bkdr98fegs0v46mbu3t4m4 A\n"]);
+        let places = |scenario: &Scenario| -> Vec<_> {
+            let records = &scenario.ranges[0].entries[0].authority;
+            let places = records.iter().map(|record| {
+                let Data::Nsec3(nsec3) = record.data() else { panic!("{record:?}") };
+                let place = |name: &str| place_in(record, nsec3, &name.parse().unwrap());
+                (place("example.com."), place("www.example.com."), place("other.example.com."))
+            });
+            places.collect()
+        };
+        let expected = [(Some(Place::Owner), None, None), (None, Some(Place::Span), None)];
+        assert_eq!(places(&scenario), expected);
+        rehash(&mut scenario).unwrap();
+        assert_eq!(places(&scenario), expected);
+        let Data::Nsec3(nsec3) = scenario.ranges[0].entries[0].authority[0].data() else {
+            panic!()
+        };
+        assert_eq!((nsec3.iterations(), nsec3.flags()), (MOST, 1));
+    }
+}

@@ -267,3 +267,53 @@ fn digest(zone: &Name, key: &Dnskey<Bytes>, kind: DigestType) -> Vec<u8> {
     digest.update(&data);
     digest.finish().as_ref().to_vec()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::reader::testing::scenario;
+    use super::*;
+
+    const ENTRY: &str = "MATCH opcode qtype qname\nREPLY QR NOERROR\nSECTION QUESTION\nexample. IN DNSKEY\n\
+        SECTION ANSWER\nexample. IN DNSKEY 257 3 5 AQPQ41chR9DEHt/aIzIFAqanbDlRflJoRs5yz1jFsoRIT7dWf0r+PeDuewdxkszNH6wn\
+        U4QL8pfKFRh5PIYVBLK3\n\
+        example. IN RRSIG DNSKEY 5 1 60 20070926134150 20070829134150 30900 example. AAAAAAAA\n\
+        example. IN RRSIG DNSKEY 5 1 60 20070926134150 20070829134150 30900 example.\n\
+        example. IN RRSIG DNSKEY 8 1 60 20070926134150 20070829134150 30900 example. AAAAAAAA\n\
+        SECTION AUTHORITY\nexample. IN DS 30900 5 2 0000000000000000000000000000000000000000000000000000000000000000\n";
+
+    #[test]
+    fn keys_and_their_signatures_are_replaced() {
+        let mut scenario = scenario(&[ENTRY]);
+        resign(&mut scenario).unwrap();
+        let entry = &scenario.ranges[0].entries[0];
+        let Data::Dnskey(key) = entry.answer[0].data() else { panic!("{entry:?}") };
+        assert_eq!((key.algorithm(), key.flags()), (SecurityAlgorithm::ED25519, 257));
+        let signatures: Vec<_> = entry.answer[1..]
+            .iter()
+            .map(|record| match record.data() {
+                Data::Rrsig(signature) => {
+                    (signature.algorithm(), signature.key_tag(), signature.signature().len())
+                }
+                data => panic!("{data}"),
+            })
+            .collect();
+        // The second signature has no data, so it stays wrong. The third one is not made with SHA-1.
+        let (new, old) = (SecurityAlgorithm::ED25519, SecurityAlgorithm::RSASHA256);
+        let tag = key.key_tag();
+        assert_eq!(signatures, [(new, tag, 64), (new, tag, 1), (old, 30900, 6)]);
+    }
+
+    #[test]
+    fn a_wrong_digest_stays_wrong() {
+        let mut scenario = scenario(&[ENTRY]);
+        resign(&mut scenario).unwrap();
+        let entry = &scenario.ranges[0].entries[0];
+        let (Data::Dnskey(key), Data::Ds(ds)) = (entry.answer[0].data(), entry.authority[0].data())
+        else {
+            panic!("{entry:?}")
+        };
+        assert_eq!((ds.key_tag(), ds.algorithm()), (key.key_tag(), key.algorithm()));
+        let right = digest(&"example.".parse().unwrap(), key, DigestType::Sha256);
+        assert_ne!(ds.digest().as_ref(), right);
+    }
+}

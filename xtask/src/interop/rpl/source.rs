@@ -96,7 +96,7 @@ fn download(suite: &str, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder.join("lists/partial"))?;
     let script = "cd \"$1\" && shift && apt-get -q \"$@\" update && \
                   apt-get -q \"$@\" source --download-only unbound && \
-                  tar -x -f unbound_*.orig.tar.*z* --strip-components=1 --wildcards '*/testdata/val_*'";
+                  tar -x -f unbound_*.orig.tar.?z --strip-components=1 --wildcards '*/testdata/val_*'";
     let options = [
         format!("-oDir::Etc::SourceList={}", path("sources.list")),
         "-oDir::Etc::SourceParts=/dev/null".to_owned(),
