@@ -12,7 +12,7 @@ use crate::process::find;
 
 /// Programs that tests and benchmarks need, each with its Debian package. A package counts as installed if its program
 /// is found.
-const PACKAGES: [(&str, &str); 41] = [
+const PACKAGES: [(&str, &str); 42] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -24,6 +24,7 @@ const PACKAGES: [(&str, &str); 41] = [
     ("dig", "bind9-dnsutils"),
     ("dnstap-read", "bind9-dnsutils"),
     ("fstrm_capture", "fstrm-bin"),
+    ("faketime", "faketime"),
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("chromium", "chromium"),
