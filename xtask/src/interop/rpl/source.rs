@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use super::super::harness::last_lines;
 use super::super::tally::Skipped;
 use crate::process::{find, output};
 use crate::tools;
@@ -70,7 +71,8 @@ fn downloaded() -> Result<PathBuf> {
         fs::create_dir_all(&cache)?;
         let part = tempfile::Builder::new().prefix("unbound-").tempdir_in(&cache)?;
         download(&suite, part.path()).map_err(|error| {
-            Skipped(format!("{VARIABLE} is not set, and no source package of Unbound: {error:#}"))
+            let error = last_lines(&format!("{error:#}"));
+            Skipped(format!("{VARIABLE} is not set, and no source package of Unbound: {error}"))
         })?;
         fs::rename(part.path().join("testdata"), &folder)?;
     }
