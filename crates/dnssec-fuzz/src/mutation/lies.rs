@@ -1,0 +1,213 @@
+//! Changes of records before they are signed.
+
+use domain::base::iana::{Rcode, Rtype};
+use domain::base::name::ToName;
+use domain::rdata::{Nsec, Nsec3, ZoneRecordData};
+use rand::RngExt;
+use testbed::signed::TestData;
+
+use super::data::{changed, toggled};
+use super::{Mutation, Scene};
+use crate::draft::{Draft, Section, Set};
+use crate::keys::{ENTRY_KEY, KeyId, ZONE_KEY, ds, record};
+use crate::names::mixed_case;
+
+pub(super) const ALL: &[&Mutation] = &[
+    &Mutation::new("signed: other data", other_data),
+    &Mutation::new("signed: other data of DS or DNSKEY", other_key_data),
+    &Mutation::new("signed: other next name or hash", other_next),
+    &Mutation::new("signed: other types", other_types),
+    &Mutation::new("signed: other owner", other_owner),
+    &Mutation::new("signed: owner in mixed case", mixed_owner),
+    &Mutation::new("signed: data in mixed case", mixed_data),
+    &Mutation::new("signed: one more record", one_more),
+    &Mutation::new("signed: one more key or DS", one_more_key),
+    &Mutation::new("signed: one record less", one_less),
+    &Mutation::new("signed: other TTL", other_ttl),
+    &Mutation::new("other RCODE", other_rcode),
+    &Mutation::new("end of the aliases missing", short_chain),
+    &Mutation::new("synthesized alias signed", signed_alias),
+    &Mutation::new("answer of another name", answer_of_other),
+];
+
+fn is_signed(set: &Set) -> bool {
+    !set.plans.is_empty()
+}
+
+fn change(scene: &mut Scene<'_>, is_wanted: impl Fn(&Set) -> bool) -> bool {
+    let other = scene.some_name();
+    let Some(index) = scene.find(is_wanted) else { return false };
+    let records = &mut scene.draft.sets[index].records;
+    let at = scene.rng.random_range(..records.len());
+    match changed(records[at].data(), other, scene.rng) {
+        Some(data) => *records[at].data_mut() = data,
+        None => return false,
+    }
+    true
+}
+
+fn other_data(scene: &mut Scene<'_>) -> bool {
+    change(scene, is_signed)
+}
+
+fn other_key_data(scene: &mut Scene<'_>) -> bool {
+    change(scene, |set| is_signed(set) && matches!(set.rtype(), Rtype::DS | Rtype::DNSKEY))
+}
+
+fn other_next(scene: &mut Scene<'_>) -> bool {
+    change(scene, |set| is_signed(set) && set.is_proof())
+}
+
+fn other_types(scene: &mut Scene<'_>) -> bool {
+    let rtype = scene.rtype;
+    let Some(index) = scene.find(|set| is_signed(set) && set.is_proof()) else { return false };
+    let record = &mut scene.draft.sets[index].records[0];
+    let data: TestData = match record.data() {
+        ZoneRecordData::Nsec(nsec) => {
+            let types = toggled(nsec.types(), rtype, scene.rng);
+            ZoneRecordData::Nsec(Nsec::new(nsec.next_name().clone(), types))
+        }
+        ZoneRecordData::Nsec3(nsec3) => ZoneRecordData::Nsec3(Nsec3::new(
+            nsec3.hash_algorithm(),
+            nsec3.flags(),
+            nsec3.iterations(),
+            nsec3.salt().clone(),
+            nsec3.next_owner().clone(),
+            toggled(nsec3.types(), rtype, scene.rng),
+        )),
+        _ => return false,
+    };
+    *record.data_mut() = data;
+    true
+}
+
+fn other_owner(scene: &mut Scene<'_>) -> bool {
+    let other = scene.some_name();
+    let Some(set) = scene.set(is_signed) else { return false };
+    set.set_owner(&other);
+    set.plans.iter_mut().for_each(|plan| plan.owner = other.clone());
+    true
+}
+
+fn mixed_owner(scene: &mut Scene<'_>) -> bool {
+    let Some(set) = scene.set(is_signed) else { return false };
+    let owner = mixed_case(set.records[0].owner());
+    set.set_owner(&owner);
+    true
+}
+
+fn mixed_data(scene: &mut Scene<'_>) -> bool {
+    let Some(set) = scene.set(is_signed) else { return false };
+    let record = &mut set.records[0];
+    let mut rng = rand::SeedableRng::seed_from_u64(0);
+    let data = match record.data() {
+        ZoneRecordData::Cname(cname) => {
+            changed(record.data(), mixed_case(cname.cname()), &mut rng)
+        }
+        ZoneRecordData::Dname(dname) => {
+            changed(record.data(), mixed_case(dname.dname()), &mut rng)
+        }
+        ZoneRecordData::Ns(ns) => changed(record.data(), mixed_case(ns.nsdname()), &mut rng),
+        ZoneRecordData::Nsec(nsec) => {
+            changed(record.data(), mixed_case(nsec.next_name()), &mut rng)
+        }
+        _ => None,
+    };
+    data.is_some_and(|data| {
+        *record.data_mut() = data;
+        true
+    })
+}
+
+fn one_more(scene: &mut Scene<'_>) -> bool {
+    let other = scene.some_name();
+    let Some(index) = scene.find(is_signed) else { return false };
+    let records = &mut scene.draft.sets[index].records;
+    let Some(data) = changed(records[0].data(), other, scene.rng) else { return false };
+    let (owner, ttl) = (records[0].owner().clone(), records[0].ttl().as_secs());
+    records.push(record(&owner, ttl, data));
+    true
+}
+
+/// Adds a DNSKEY record of another key pair, or its DS record.
+fn one_more_key(scene: &mut Scene<'_>) -> bool {
+    let pool = scene.signer.pool;
+    let id = KeyId(scene.rng.random_range(..pool.len()));
+    let flags = if scene.rng.random_bool(0.5) { ENTRY_KEY } else { ZONE_KEY };
+    let is_first = scene.rng.random_bool(0.5);
+    let is_key = |set: &Set| matches!(set.rtype(), Rtype::DS | Rtype::DNSKEY);
+    let Some(set) = scene.set(is_key) else { return false };
+    let owner = set.records[0].owner().clone();
+    let key = pool.dnskey(id, flags);
+    let data = match set.rtype() {
+        Rtype::DS => ds(&owner, &key, false),
+        _ => ZoneRecordData::Dnskey(key),
+    };
+    let at = if is_first { 0 } else { set.records.len() };
+    set.records.insert(at, record(&owner, 3600, data));
+    true
+}
+
+fn one_less(scene: &mut Scene<'_>) -> bool {
+    let Some(index) = scene.find(|set| is_signed(set) && set.records.len() > 1) else {
+        return false;
+    };
+    let records = &mut scene.draft.sets[index].records;
+    records.remove(scene.rng.random_range(..records.len()));
+    true
+}
+
+fn other_ttl(scene: &mut Scene<'_>) -> bool {
+    let ttl = scene.pick(&[0, 1, 299, 301, 86_400]).unwrap_or_default();
+    let Some(set) = scene.set(is_signed) else { return false };
+    set.plans.iter_mut().for_each(|plan| plan.ttl = ttl);
+    true
+}
+
+fn other_rcode(scene: &mut Scene<'_>) -> bool {
+    scene.draft.rcode = match scene.draft.rcode {
+        Rcode::NOERROR => Rcode::NXDOMAIN,
+        _ => Rcode::NOERROR,
+    };
+    true
+}
+
+/// Removes all RRsets after the first alias.
+fn short_chain(scene: &mut Scene<'_>) -> bool {
+    let is_alias = |set: &Set| set.rtype() == Rtype::CNAME && set.section == Section::Answer;
+    let Some(index) = scene.draft.sets.iter().position(is_alias) else { return false };
+    scene.draft.sets.truncate(index + 1);
+    scene.draft.rcode = Rcode::NOERROR;
+    true
+}
+
+/// Signs an alias that follows from a DNAME record.
+fn signed_alias(scene: &mut Scene<'_>) -> bool {
+    let Some(dname) = scene.draft.sets.iter().find(|set| set.rtype() == Rtype::DNAME) else {
+        return false;
+    };
+    let Some(plan) = dname.plans.first().cloned() else { return false };
+    let is_synthesized = |set: &Set| set.rtype() == Rtype::CNAME && set.plans.is_empty();
+    let Some(set) = scene.set(is_synthesized) else { return false };
+    let owner = set.records[0].owner().clone();
+    let labels = owner.rrsig_label_count();
+    set.plans.push(crate::draft::Plan { owner, labels, covered: Rtype::CNAME, ..plan });
+    true
+}
+
+/// Replaces the response by that to another question, and keeps the queried name as its owner.
+fn answer_of_other(scene: &mut Scene<'_>) -> bool {
+    let other = scene.some_name();
+    let Draft { rcode, mut sets } = scene.signer.draft(&other, scene.rtype);
+    if sets.is_empty() {
+        return false;
+    }
+    if scene.rng.random_bool(0.5) {
+        let first = &mut sets[0];
+        if first.section == Section::Answer {
+            first.set_owner(scene.name);
+        }
+    }
+    *scene.draft = Draft { rcode, sets };
+    true
+}
