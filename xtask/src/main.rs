@@ -12,6 +12,7 @@ mod claims;
 mod comparison_programs;
 mod cpu_stalls;
 mod dist;
+mod dnssec_fuzz;
 mod docs;
 mod fuzz;
 mod interop;
@@ -22,6 +23,7 @@ mod servers;
 mod soak;
 mod timing;
 mod tools;
+mod validators;
 mod versions;
 mod weight;
 mod workspace_tests;
@@ -77,6 +79,9 @@ enum Command {
     Tools(tools::Tools),
     /// Build the fuzz targets with address sanitizer and run them
     Fuzz(fuzz::Fuzz),
+    /// Compare dns64d's verdicts on mutated signed responses with those of Unbound and delv. The status is 1 if dns64d
+    /// differs where both agree, and 3 if one of them is missing
+    DnssecFuzz(dnssec_fuzz::DnssecFuzz),
     /// Check the tester with reference DUTs of known capacity
     Certify(certify::Certify),
     /// Check every link between the documents, and build the book (docs/) if mdBook is available; --install installs it
@@ -168,6 +173,7 @@ fn main() -> Result<ExitCode> {
         }
         Command::Tools(tools) => tools.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
+        Command::DnssecFuzz(fuzz) => fuzz.run(),
         Command::Interop { part, list: true, .. } => Ok(interop::list(&part)),
         Command::Interop { part, inside: Some(program), .. } => {
             interop::run_inside(&part, &program)

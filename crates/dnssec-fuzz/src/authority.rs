@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, Scope};
@@ -14,6 +14,7 @@ use domain::base::name::{ToLabelIter, ToName};
 use testbed::signed::TestName;
 
 use crate::fuzz::Fuzz;
+use crate::names::ADDRESS;
 
 /// Number of threads that answer over UDP.
 const THREADS: usize = 2;
@@ -39,16 +40,12 @@ impl<'a> Authority<'a> {
         Authority { fuzz, stored: Mutex::default(), is_over: AtomicBool::new(false) }
     }
 
-    /// Starts the threads of the server.
+    /// Starts the threads of the server at [`ADDRESS`].
     ///
     /// # Errors
-    /// Returns an error if the address is in use.
-    pub fn start<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        address: SocketAddr,
-    ) -> io::Result<()> {
-        let (udp, tcp) = (UdpSocket::bind(address)?, TcpListener::bind(address)?);
+    /// Returns an error if the address is in use, or if this process may not use port 53.
+    pub fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> io::Result<()> {
+        let (udp, tcp) = (UdpSocket::bind(ADDRESS)?, TcpListener::bind(ADDRESS)?);
         udp.set_read_timeout(Some(LOOK))?;
         tcp.set_nonblocking(true)?;
         for _ in 0..THREADS {

@@ -1,6 +1,6 @@
 //! Responses to all questions of all cases.
 
-use domain::base::ToName;
+use domain::base::{Message, ToName};
 use domain::base::iana::Rtype;
 use testbed::signed::{TestName, name};
 
@@ -18,6 +18,14 @@ pub struct Response {
     pub message: Vec<u8>,
     /// Names of the mutations.
     pub mutations: Vec<&'static str>,
+}
+
+impl Response {
+    /// Returns the message in the form of dig.
+    pub fn text(&self) -> String {
+        let message = Message::from_octets(&self.message[..]).expect("the message has a header");
+        message.display_dig_style().to_string()
+    }
 }
 
 /// Cases of one seed. The keys are new each time; everything else is the same for the same seed.

@@ -31,4 +31,4 @@ pub use self::authority::Authority;
 pub use self::case::Case;
 pub use self::client::{Progress, Status, ask, ask_all};
 pub use self::fuzz::{Fuzz, Response};
-pub use self::names::ROOT;
+pub use self::names::{ADDRESS, ROOT};

@@ -6,12 +6,17 @@
 //! a.sec.z0000002a.fuzz.test   case 42, data of a signed zone below
 //! ```
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use domain::base::ToName;
 use domain::base::name::{Label, NameBuilder};
 use testbed::signed::{TestName, name};
 
 /// Apex of the zone with the trust anchor.
 pub const ROOT: &str = "fuzz.test";
+
+/// Address of the authoritative server. Its port is 53, because Unbound looks for the servers of zones there.
+pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 77, 0, 1)), 53);
 
 /// Returns the label of a case, which begins with `c` or `z`.
 pub(crate) fn label(kind: char, number: u64) -> String {

@@ -23,10 +23,14 @@ const ORIGIN: &str = "base.";
 /// Probability with which a zone has one of the RRsets of its template.
 const PRESENT: f64 = 0.85;
 
-/// Records at the names of a case.
+/// Number of RRsets at the beginning of a template that are always present.
+const ALWAYS: usize = 2;
+
+/// Records at the names of a case. The address of the server is that of the authoritative server: Unbound looks for the
+/// server of a zone if a response with DS records, or without them, is not from the zone above.
 const NAMES: &str = "\
 base. MX 10 a.base.
-ns.base. A 127.0.0.1
+ns.base. A 127.77.0.1
 a.base. A 192.0.2.1
 a.base. A 192.0.2.2
 a.base. AAAA 2001:db8::1
@@ -48,6 +52,7 @@ d2.base. DNAME sec.base.";
 
 /// Records of a zone below another zone of the case.
 const SMALL: &str = "\
+ns.base. A 127.77.0.1
 a.base. A 192.0.2.11
 a.base. AAAA 2001:db8::11
 *.w.base. A 192.0.2.13
@@ -329,12 +334,12 @@ impl Forest {
     }
 }
 
-/// Adds most of the RRsets of a template. The first one is always added.
+/// Adds most of the RRsets of a template. The first ones are always added.
 fn fill(zone: &mut Zone, template: &[TestRecord], base: &TestName, rng: &mut StdRng) {
     let of_one_set =
         |a: &TestRecord, b: &TestRecord| a.owner() == b.owner() && a.rtype() == b.rtype();
     for (index, set) in template.chunk_by(of_one_set).enumerate() {
-        if index > 0 && !rng.random_bool(PRESENT) {
+        if index >= ALWAYS && !rng.random_bool(PRESENT) {
             continue;
         }
         let data = set.iter().map(|record| rebased(record.data(), base)).collect();

@@ -1,0 +1,57 @@
+//! Classes of cases with the same three verdicts.
+
+use std::collections::BTreeMap;
+
+use dnssec_fuzz::Status;
+
+/// Number of cases that are printed of each class.
+const EXAMPLES: usize = 6;
+
+/// A case with the three verdicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub(super) number: u64,
+    pub(super) ours: Status,
+    pub(super) unbound: Status,
+    pub(super) delv: Status,
+}
+
+/// Verdicts of dns64d, Unbound and delv.
+type Verdicts = (Status, Status, Status);
+
+/// Numbers of the cases of each class.
+pub(super) struct Classes(BTreeMap<Verdicts, Vec<u64>>);
+
+impl Classes {
+    pub(super) fn of(all: Vec<Judged>) -> Classes {
+        let mut classes: BTreeMap<Verdicts, Vec<u64>> = BTreeMap::new();
+        for Judged { number, ours, unbound, delv } in all {
+            classes.entry((ours, unbound, delv)).or_default().push(number);
+        }
+        classes.values_mut().for_each(|numbers| numbers.sort_unstable());
+        Classes(classes)
+    }
+
+    /// True if dns64d is wrong in a case.
+    pub(super) fn has_fault(&self) -> bool {
+        self.0.keys().any(is_fault)
+    }
+
+    /// Prints the classes. Cases in which the verdicts differ are described by `describe`.
+    pub(super) fn print(&self, describe: impl Fn(u64) -> String) {
+        for (verdicts, numbers) in &self.0 {
+            let (ours, unbound, delv) = verdicts;
+            let fault = if is_fault(verdicts) { "FAULT: " } else { "" };
+            println!("{fault}dns64d {ours:?}, Unbound {unbound:?}, delv {delv:?}: {}", numbers.len());
+            if ours != unbound || ours != delv {
+                let examples = numbers.iter().take(EXAMPLES);
+                examples.for_each(|number| println!("    {}", describe(*number)));
+            }
+        }
+    }
+}
+
+/// True if dns64d differs from Unbound and delv, which agree.
+fn is_fault(&(ours, unbound, delv): &Verdicts) -> bool {
+    unbound == delv && ours != unbound
+}
