@@ -183,7 +183,8 @@ impl Arena<'_> {
         let jobs = thread::available_parallelism().map_or(1, usize::from) * 2;
         let one = |&(number, ours, unbound): &(u64, Status, Status)| {
             let delv = self.delv(number)?;
-            Ok(Judged { number, ours, unbound, delv })
+            let is_weak = ours != unbound && self.fuzz.has_weak_proof(&self.fuzz.case(number));
+            Ok(Judged { number, ours, unbound, delv, is_weak })
         };
         process::at_the_same_time(jobs, chosen.iter(), one).into_iter().collect()
     }

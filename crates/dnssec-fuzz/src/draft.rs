@@ -13,6 +13,8 @@ use crate::tree::{Rrset, Zone, ZoneKey};
 
 /// Time before and after now in which signatures are valid, in seconds.
 const DAY: u32 = 86_400;
+/// Maximum number of NSEC3 iterations that validators accept.
+const MOST_ITERATIONS: u16 = 50;
 /// Size of UDP messages that the server accepts, in octets.
 const UDP_SIZE: u16 = 4096;
 
@@ -136,6 +138,30 @@ impl Draft {
             let made = set.plans.iter().map(|plan| plan.signature(pool, &set.records));
             set.signatures.extend(made);
         }
+    }
+
+    /// True if an NSEC3 record has the flag Opt-Out, or more iterations than validators accept. Then a denial, or the name,
+    /// may be insecure.
+    pub(crate) fn has_weak_proof(&self) -> bool {
+        self.sets.iter().flat_map(|set| &set.records).any(|record| match record.data() {
+            ZoneRecordData::Nsec3(nsec3) => {
+                nsec3.opt_out() || nsec3.iterations() > MOST_ITERATIONS
+            }
+            _ => false,
+        })
+    }
+
+    /// Removes the aliases of these names.
+    pub(crate) fn remove_aliases(&mut self, names: &[TestName]) {
+        self.sets.retain(|set| {
+            let Some(record) = set.records.first() else { return true };
+            let owner = record.owner();
+            !match set.rtype() {
+                Rtype::CNAME => names.contains(owner),
+                Rtype::DNAME => names.iter().any(|name| name.ends_with(owner) && name != owner),
+                _ => false,
+            }
+        });
     }
 
     /// Returns the response to a question as a message with ID 0.

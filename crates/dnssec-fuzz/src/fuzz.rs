@@ -5,6 +5,7 @@ use domain::base::iana::Rtype;
 use testbed::signed::{TestName, name};
 
 use crate::case::{Case, Use, rng};
+use crate::draft::Draft;
 use crate::keys::ds;
 use crate::lookup::Signer;
 use crate::mutation::{Scene, all, mutate};
@@ -18,6 +19,8 @@ pub struct Response {
     pub message: Vec<u8>,
     /// Names of the mutations.
     pub mutations: Vec<&'static str>,
+    /// True if an NSEC3 record has the flag Opt-Out, or too many iterations.
+    pub has_weak_proof: bool,
 }
 
 impl Response {
@@ -55,28 +58,59 @@ impl Fuzz {
 
     /// Returns the response to a query for a name and type.
     pub fn response(&self, name: &TestName, rtype: Rtype) -> Response {
-        let case = number(name).map(|number| self.case(number));
-        let (tree, mutations) = match &case {
-            Some(case) => {
-                let mut rng = rng(self.seed, case.number, Use::Tree);
-                let tree = self.forest.tree(&case.base, &case.end, case.is_zone, &mut rng);
-                let this = |(of, kind): &&(TestName, Rtype)| of == name && *kind == rtype;
-                (tree, case.mutated.iter().filter(this).count())
-            }
-            None => {
-                let base = testbed::signed::name(ROOT);
-                (Tree { zones: vec![self.forest.anchor_zone(base.clone())], base }, 0)
-            }
-        };
         let name: TestName = name.to_canonical_name();
-        let signer = Signer { tree: &tree, pool: &self.forest.pool, now: self.now };
-        let mut draft = signer.draft(&name, rtype);
-        let number = case.map_or(0, |case| case.number);
-        let mut rng = rng(self.seed, number, Use::Response(rtype, name.label_count()));
-        let (draft_ref, rng) = (&mut draft, &mut rng);
-        let mut scene = Scene { draft: draft_ref, rng, signer, name: &name, rtype };
-        let mutations = mutate(&mut scene, mutations);
-        Response { message: draft.message(&name, rtype), mutations }
+        let Some(case) = number(&name).map(|number| self.case(number)) else {
+            let base = testbed::signed::name(ROOT);
+            let tree = Tree { zones: vec![self.forest.anchor_zone(base.clone())], base };
+            let mut draft = self.signer(&tree).draft(&name, rtype);
+            draft.sign(&self.forest.pool);
+            let message = draft.message(&name, rtype);
+            return Response { message, mutations: Vec::new(), has_weak_proof: false };
+        };
+        let mut rng = rng(self.seed, case.number, Use::Tree);
+        let tree = self.forest.tree(&case.base, &case.end, case.is_zone, &mut rng);
+        let signer = self.signer(&tree);
+        // Some validators query the target of an alias again. The target has the mutated records of the first response.
+        let (_, names) = signer.draft_and_names(&case.name, case.rtype);
+        let before = match names.iter().position(|one| *one == name && rtype == case.rtype) {
+            Some(index) => &names[..index],
+            None => &[],
+        };
+        let queried = before.first().unwrap_or(&name);
+        let (mut draft, mutations) = self.mutated(&case, signer, queried, rtype);
+        draft.remove_aliases(before);
+        let has_weak_proof = draft.has_weak_proof();
+        Response { message: draft.message(&name, rtype), mutations, has_weak_proof }
+    }
+
+    fn signer<'a>(&'a self, tree: &'a Tree) -> Signer<'a> {
+        Signer { tree, pool: &self.forest.pool, now: self.now }
+    }
+
+    /// Returns the signed response to a query of a case, and the names of its mutations.
+    fn mutated(
+        &self,
+        case: &Case,
+        signer: Signer<'_>,
+        name: &TestName,
+        rtype: Rtype,
+    ) -> (Draft, Vec<&'static str>) {
+        let this = |(of, kind): &&(TestName, Rtype)| of == name && *kind == rtype;
+        let count = case.mutated.iter().filter(this).count();
+        let mut draft = signer.draft(name, rtype);
+        let mut rng = rng(self.seed, case.number, Use::Response(rtype, name.label_count()));
+        let mut scene = Scene { draft: &mut draft, rng: &mut rng, signer, name, rtype };
+        let mutations = mutate(&mut scene, count);
+        (draft, mutations)
+    }
+
+    /// True if data of the case may be insecure because of Opt-Out or too many NSEC3 iterations.
+    pub fn has_weak_proof(&self, case: &Case) -> bool {
+        let zones = (case.name.iter_suffixes().map(|name| (name.to_name(), Rtype::DS)))
+            .filter(|(name, _): &(TestName, Rtype)| name.ends_with(&case.base));
+        let responses = zones.chain([(case.name.clone(), case.rtype)]).chain(case.mutated.clone());
+        let mut responses = responses.map(|(name, rtype)| self.response(&name, rtype));
+        responses.any(|response| response.has_weak_proof)
     }
 
     /// Returns the names of all mutations.

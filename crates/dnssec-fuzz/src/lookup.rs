@@ -25,15 +25,20 @@ pub(crate) struct Signer<'a> {
 impl Signer<'_> {
     /// Returns the response to a question, without the signatures.
     pub(crate) fn draft(&self, name: &TestName, rtype: Rtype) -> Draft {
+        self.draft_and_names(name, rtype).0
+    }
+
+    /// Returns the response to a question, and the names from the queried one to the end of the aliases.
+    pub(crate) fn draft_and_names(&self, name: &TestName, rtype: Rtype) -> (Draft, Vec<TestName>) {
         let mut draft = Draft { rcode: Rcode::NOERROR, sets: Vec::new() };
-        let mut name = name.clone();
-        for _ in 0..MOST_ALIASES {
-            match self.add(&mut draft, &name, rtype) {
-                Some(target) => name = target,
+        let mut names = vec![name.clone()];
+        while names.len() <= MOST_ALIASES {
+            match self.add(&mut draft, &names[names.len() - 1], rtype) {
+                Some(target) => names.push(target),
                 None => break,
             }
         }
-        draft
+        (draft, names)
     }
 
     /// Adds what the zones have at a name. Returns the target if this is an alias.

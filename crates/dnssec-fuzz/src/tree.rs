@@ -107,7 +107,6 @@ pub(crate) const QUESTIONS: &[(&str, Rtype)] = &[
     ("d", Rtype::A),
     ("x.d", Rtype::A),
     ("x.y.d", Rtype::AAAA),
-    ("x.d", Rtype::CNAME),
     ("a.d2", Rtype::A),
     ("missing.d2", Rtype::A),
     ("plain", Rtype::DS),

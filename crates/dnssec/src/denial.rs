@@ -33,7 +33,7 @@ impl Denial {
     pub(crate) fn add(&mut self, set: &RrSet) {
         match set.rtype {
             Rtype::NSEC => self.nsec.extend(Nsec::from_set(set, &self.zone)),
-            Rtype::NSEC3 => self.nsec3.extend(Nsec3::from_set(set, &self.zone)),
+            Rtype::NSEC3 => self.nsec3.extend(Nsec3::all_of_set(set, &self.zone)),
             _ => {}
         }
     }

@@ -15,6 +15,8 @@ use crate::rrset::RrSet;
 pub(crate) struct Nsec {
     owner: Name,
     next: Name,
+    /// True if the record is the last one of the zone: its next name is the apex.
+    is_last: bool,
     types: RtypeBitmap<Bytes>,
 }
 
@@ -23,22 +25,16 @@ impl Nsec {
     /// in the zone (RFC 4034 §4.1.1).
     pub(crate) fn from_set(set: &RrSet, zone: &Name) -> Option<Nsec> {
         let mut data = set.data();
-        let nsec = match (data.next()?, data.next()) {
-            (AllRecordData::Nsec(nsec), None) => Nsec {
-                owner: set.owner.clone(),
-                next: nsec.next_name().to_canonical_name(),
-                types: nsec.types().clone(),
-            },
-            _ => return None,
-        };
-        [&nsec.owner, &nsec.next].iter().all(|name| name.ends_with(zone)).then_some(nsec)
+        let (AllRecordData::Nsec(nsec), None) = (data.next()?, data.next()) else { return None };
+        let next: Name = nsec.next_name().to_canonical_name();
+        let (owner, is_last) = (set.owner.clone(), next == *zone);
+        let are_in_zone = owner.ends_with(zone) && next.ends_with(zone);
+        are_in_zone.then(|| Nsec { owner, next, is_last, types: nsec.types().clone() })
     }
 
     /// True if the record proves that no name lies between its owner and its next name, and `name` lies there.
     fn covers(&self, name: &Name) -> bool {
-        let after = *name > self.owner;
-        // The last record of a zone has the apex as its next name.
-        if self.next > self.owner { after && *name < self.next } else { after }
+        *name > self.owner && (*name < self.next || self.is_last)
     }
 
     /// True if names below `name` exist, although `name` has no records (empty non-terminal).

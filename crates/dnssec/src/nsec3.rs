@@ -13,8 +13,11 @@ use domain::utils::base32;
 use crate::limits::{Limit, Limits, Work};
 use crate::name::Name;
 use crate::proof::{Delegation, Proof, lacks, wildcard_below};
-use crate::rrset::RrSet;
+use crate::rrset::{Data, RrSet};
 use crate::verdict::Fault;
+
+/// Length of a hash with SHA-1.
+const HASH_OCTETS: usize = 20;
 
 /// Parameters of the hashes of a zone (RFC 5155 §3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,25 +37,24 @@ pub(crate) struct Nsec3 {
 }
 
 impl Nsec3 {
-    /// Returns the record of an RRset. Returns `None` if the RRset has more than one record, if the owner name is not a
-    /// hash directly below the zone, or if the hash algorithm or a flag is unknown (RFC 5155 §8.1, §8.2).
-    pub(crate) fn from_set(set: &RrSet, zone: &Name) -> Option<Nsec3> {
-        let mut data = set.data();
-        let (AllRecordData::Nsec3(record), None) = (data.next()?, data.next()) else { return None };
-        if set.owner.parent()? != *zone
-            || record.hash_algorithm() != Nsec3HashAlgorithm::SHA1
-            || record.flags() > 1
-        {
-            return None;
-        }
-        let label = std::str::from_utf8(set.owner.first().as_slice()).ok()?.to_owned();
-        Some(Nsec3 {
-            parameters: Parameters { iterations: record.iterations(), salt: record.salt().clone() },
-            owner: base32::decode_hex(&label).ok()?,
-            next: record.next_owner().clone(),
-            opt_out: record.opt_out(),
-            types: record.types().clone(),
-        })
+    /// Returns the usable records of an RRset. All of them have the same hash, which is the label of the owner name
+    /// directly below the zone.
+    pub(crate) fn all_of_set(set: &RrSet, zone: &Name) -> Vec<Nsec3> {
+        let Some(owner) = owner_hash(&set.owner, zone) else { return Vec::new() };
+        let usable = |data: &Data| match data {
+            AllRecordData::Nsec3(record) if is_usable(record) => Some(Nsec3 {
+                parameters: Parameters {
+                    iterations: record.iterations(),
+                    salt: record.salt().clone(),
+                },
+                owner: owner.clone(),
+                next: record.next_owner().clone(),
+                opt_out: record.opt_out(),
+                types: record.types().clone(),
+            }),
+            _ => None,
+        };
+        set.data().filter_map(usable).collect()
     }
 
     fn covers(&self, hash: &[u8]) -> bool {
@@ -225,6 +227,22 @@ impl Encloser {
     fn proof(&self) -> Proof {
         if self.opt_out { Proof::OptOut } else { Proof::Given }
     }
+}
+
+/// Returns the hash in the owner name of a record.
+fn owner_hash(owner: &Name, zone: &Name) -> Option<Vec<u8>> {
+    if owner.parent()? != *zone {
+        return None;
+    }
+    let label = std::str::from_utf8(owner.first().as_slice()).ok()?.to_owned();
+    base32::decode_hex(&label).ok().filter(|hash: &Vec<u8>| hash.len() == HASH_OCTETS)
+}
+
+/// True if the hash algorithm and all flags are known (RFC 5155 §8.1, §8.2), and the next hash has the right length.
+fn is_usable(record: &domain::rdata::Nsec3<Bytes>) -> bool {
+    record.hash_algorithm() == Nsec3HashAlgorithm::SHA1
+        && record.flags() <= 1
+        && record.next_owner().as_slice().len() == HASH_OCTETS
 }
 
 /// Returns the ancestor of `name` with one label more than `encloser`.

@@ -49,13 +49,23 @@ impl RrSet {
         self.rtype == Rtype::DNAME && name.ends_with(&self.owner) && *name != self.owner
     }
 
+    /// True if the RRset has more records than its type permits (RFC 1034 §3.6.2, RFC 6672 §2.4).
+    pub(crate) fn has_too_many_records(&self) -> bool {
+        self.records.len() > 1
+            && matches!(self.rtype, Rtype::CNAME | Rtype::DNAME | Rtype::SOA | Rtype::NSEC)
+    }
+
     /// Returns the name of the zone that signed the RRset: the longest signer name that is the owner name or an
-    /// ancestor of it. DS records are in the parent zone, so their signer is always an ancestor.
+    /// ancestor of it. DS records are in the parent zone, so their signer is always an ancestor. SOA and DNSKEY records are
+    /// at the apex, so their signer is the owner.
     pub(crate) fn signer(&self) -> Option<&Name> {
         let signers = self.signatures.iter().map(|signature| signature.signer_name());
         signers
-            .filter(|signer| self.owner.ends_with(*signer))
-            .filter(|signer| self.rtype != Rtype::DS || **signer != self.owner)
+            .filter(|signer| match self.rtype {
+                Rtype::SOA | Rtype::DNSKEY => **signer == self.owner,
+                Rtype::DS => self.owner.ends_with(*signer) && **signer != self.owner,
+                _ => self.owner.ends_with(*signer),
+            })
             .max_by_key(|signer| signer.label_count())
     }
 }
@@ -82,6 +92,11 @@ impl Section {
     /// Returns the RRsets that have records.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &RrSet)> {
         self.sets.iter().enumerate().filter(|(_, set)| !set.records.is_empty())
+    }
+
+    /// Returns the types of the RRsets that have only signatures.
+    pub(crate) fn types_without_records(&self) -> impl Iterator<Item = Rtype> {
+        self.sets.iter().filter(|set| set.records.is_empty()).map(|set| set.rtype)
     }
 
     /// Returns the number of RRsets, with those that have only signatures.

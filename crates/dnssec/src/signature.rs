@@ -66,8 +66,12 @@ impl Checks<'_> {
 /// Checks the signatures of an RRset with the keys of a zone until one is valid.
 ///
 /// # Errors
-/// Returns a fault if no signature is valid, or if a limit is reached.
+/// Returns a fault if no signature is valid, if the RRset has more records than its type permits, or if a limit is
+/// reached.
 pub(crate) fn verify(set: &RrSet, zone: &Zone, checks: &mut Checks<'_>) -> Result<Verified, Fault> {
+    if set.has_too_many_records() {
+        return Err(Fault::Wrong);
+    }
     let mut worst = Fault::NoSignature;
     for signature in &set.signatures {
         if signature.signer_name() != &zone.name {

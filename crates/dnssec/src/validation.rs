@@ -158,10 +158,15 @@ impl Checking {
         Ok(verdict)
     }
 
-    /// True if all SOA, NSEC and NSEC3 records in the authority section are secure.
+    /// True if all SOA, NSEC and NSEC3 records in the authority section are secure. Their signatures without records are
+    /// not.
     fn has_secure_authority(&mut self, context: &mut Context<'_>) -> Result<bool, Query> {
+        let is_checked = |rtype| rtype == Rtype::SOA || is_proof(rtype);
+        if self.response.authority.types_without_records().any(is_checked) {
+            return Ok(false);
+        }
         let sets = self.response.authority.iter();
-        let sets = sets.filter(|(_, set)| set.rtype == Rtype::SOA || is_proof(set.rtype));
+        let sets = sets.filter(|(_, set)| is_checked(set.rtype));
         let indices: Vec<usize> = sets.map(|(index, _)| index).collect();
         for index in indices {
             let checked = self.check(Part::Authority, index, context)?;
@@ -331,7 +336,7 @@ impl Checking {
             (Trust::Keys(zone), Some((verdict, signer))) if zone.name == signer => verdict,
             // The name may be an unsigned delegation (Opt-Out), but this response is from the signed zone above it.
             (Trust::Insecure(_), Some((verdict, signer)))
-                if verdict.security == Security::Bogus && self.has_soa_of(&signer) =>
+                if verdict.security == Security::Bogus && !self.has_soa_below(&signer, name) =>
             {
                 verdict
             }
@@ -339,10 +344,13 @@ impl Checking {
         })
     }
 
-    /// True if the authority section has the SOA record of this zone.
-    fn has_soa_of(&self, zone: &Name) -> bool {
+    /// True if the authority section has the SOA record of a zone below `zone` that contains the name.
+    fn has_soa_below(&self, zone: &Name, name: &Name) -> bool {
+        let is_below = |owner: &Name| {
+            name.ends_with(owner) && owner.ends_with(zone) && owner != zone
+        };
         let mut authority = self.response.authority.iter();
-        authority.any(|(_, set)| set.rtype == Rtype::SOA && set.owner == *zone)
+        authority.any(|(_, set)| set.rtype == Rtype::SOA && is_below(&set.owner))
     }
 
     /// Returns the verdict on the proof by the records of this zone.

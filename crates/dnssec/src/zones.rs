@@ -83,6 +83,9 @@ fn step_to(name: &Name, zone: &Zone, context: &mut Context<'_>) -> Result<(Step,
     };
     let Ok(response) = Response::parse(&octets) else { return Ok(bogus(Fault::Wrong)) };
     if let Some(index) = response.answer.find(name, Rtype::DS) {
+        if response.rcode != Rcode::NOERROR {
+            return Ok(bogus(Fault::Wrong));
+        }
         let set = response.answer.get(index);
         let verified = match verify(set, zone, &mut context.checks()) {
             Ok(verified) if verified.expanded_below.is_none() => verified,
@@ -203,6 +206,9 @@ fn keys_of(
     };
     let bogus = |fault| Ok((Trust::Bogus(fault), seconds_of(fault)));
     let Ok(response) = Response::parse(&octets) else { return bogus(Fault::Wrong) };
+    if response.rcode != Rcode::NOERROR {
+        return bogus(Fault::NoKey);
+    }
     let Some(index) = response.answer.find(name, Rtype::DNSKEY) else {
         return bogus(Fault::NoKey);
     };

@@ -67,10 +67,11 @@ fn period(scene: &mut Scene<'_>) -> bool {
             (now - 2 * HOUR, now - HOUR),
             (now + HOUR, now + 2 * HOUR),
             (now + HOUR, now - HOUR),
-            (now - HOUR, now.wrapping_add(HALF - HOUR)),
-            (now.wrapping_sub(HALF - HOUR), now + HOUR),
+            // A period of 2³¹ seconds is left out, because it has no meaning in serial arithmetic.
+            (now - HOUR, now.wrapping_add(HALF - 2 * HOUR)),
+            (now.wrapping_sub(HALF - 2 * HOUR), now + HOUR),
             (now - HOUR, now.wrapping_add(HALF + HOUR)),
-            (now.wrapping_add(HALF + HOUR), now + HOUR),
+            (now.wrapping_add(HALF + 2 * HOUR), now + HOUR),
             (now - HOUR, 0),
         ];
         plan.valid = scene.pick(&all).unwrap_or(plan.valid);
@@ -137,11 +138,12 @@ fn key_of_other_zone(scene: &mut Scene<'_>) -> bool {
     })
 }
 
-/// Adds a signature with one changed field, before or after the correct one.
+/// Adds a signature with one changed field, before or after the correct one. The signer and the covered type remain:
+/// some validators use those of the first signature for all.
 fn one_more(scene: &mut Scene<'_>) -> bool {
     let Some(index) = scene.find(|set: &Set| set.plans.len() == 1) else { return false };
     let good = scene.draft.sets[index].plans[0].clone();
-    let changes = [labels, period, signer, key_tag, algorithm, covered, other_key, key_of_other_zone];
+    let changes = [labels, period, key_tag, algorithm, other_key];
     // The changes apply to all RRsets, so that the good signature is put back.
     let others: Vec<Set> = scene.draft.sets.clone();
     scene.draft.sets = vec![others[index].clone()];

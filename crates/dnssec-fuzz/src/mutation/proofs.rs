@@ -151,9 +151,7 @@ fn other_soa(scene: &mut Scene<'_>) -> bool {
     let Some(zone) = scene.pick(&zones) else { return false };
     let zone = &scene.signer.tree.zones[zone];
     let Some(soa) = zone.set(&zone.apex, Rtype::SOA) else { return false };
-    if scene.rng.random_bool(0.7) {
-        scene.draft.sets.retain(|set| set.rtype() != Rtype::SOA);
-    }
-    scene.draft.sets.push(scene.signer.signed(zone, Section::Authority, soa));
+    let Some(index) = scene.find(|set| set.rtype() == Rtype::SOA) else { return false };
+    scene.draft.sets[index] = scene.signer.signed(zone, Section::Authority, soa);
     true
 }
