@@ -1,5 +1,7 @@
 //! Tests of whole validations.
 
+mod fuzzed;
+
 use bytes::Bytes;
 use domain::base::iana::{ExtendedErrorCode as Code, Rcode, Rtype};
 use domain::crypto::sign::GenerateParams;

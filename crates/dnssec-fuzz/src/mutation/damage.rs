@@ -2,9 +2,9 @@
 
 use domain::base::Ttl;
 use domain::base::iana::Rtype;
-use domain::rdata::ZoneRecordData;
+use domain::rdata::{Rrsig, ZoneRecordData};
 use rand::RngExt;
-use testbed::signed::records;
+use testbed::signed::{TestName, records};
 
 use super::data::{changed, changed_rrsig};
 use super::{Mutation, Scene};
@@ -35,6 +35,8 @@ pub(super) const ALL: &[&Mutation] = &[
     &Mutation::new("one more RRset", one_more_set),
 ];
 
+type TestRrsig = Rrsig<Vec<u8>, TestName>;
+
 /// True if the RRset has records. The alias that follows from a DNAME record is left out: some validators replace it, and
 /// others check it.
 fn has_records(set: &Set) -> bool {
@@ -60,7 +62,8 @@ fn other_data(scene: &mut Scene<'_>) -> bool {
 
 fn other_field(scene: &mut Scene<'_>) -> bool {
     let other = scene.some_name();
-    let Some(index) = scene.find(has_signatures) else { return false };
+    // Of several signatures, some validators use fields of the first one for all.
+    let Some(index) = scene.find(|set| set.signatures.len() == 1) else { return false };
     let signature = &mut scene.draft.sets[index].signatures[0];
     let ZoneRecordData::Rrsig(rrsig) = signature.data() else { return false };
     let Some(rrsig) = changed_rrsig(rrsig, other, scene.rng) else { return false };
@@ -75,8 +78,11 @@ fn one_more_signature(scene: &mut Scene<'_>) -> bool {
     let mut copy = signatures[0].clone();
     let ZoneRecordData::Rrsig(good) = copy.data() else { return false };
     let Some(rrsig) = changed_rrsig(good, other, scene.rng) else { return false };
-    // Some validators use the signer and the covered type of the first signature for all.
-    if rrsig.signer_name() != good.signer_name() || rrsig.type_covered() != good.type_covered() {
+    // Some validators use these fields of the first signature for all.
+    let header = |rrsig: &TestRrsig| {
+        (rrsig.signer_name().clone(), rrsig.type_covered(), rrsig.labels())
+    };
+    if header(&rrsig) != header(good) {
         return false;
     }
     *copy.data_mut() = ZoneRecordData::Rrsig(rrsig);
@@ -89,14 +95,15 @@ fn no_signature(scene: &mut Scene<'_>) -> bool {
     scene.set(has_signatures).is_some_and(|set| set.signatures.pop().is_some())
 }
 
+/// Removes the records of an RRset, but not its signature. SOA records are left out, because not all validators need them.
 fn no_records(scene: &mut Scene<'_>) -> bool {
-    let Some(set) = scene.set(has_records) else { return false };
+    let Some(set) = scene.set(|set| has_records(set) && set.rtype() != Rtype::SOA) else { return false };
     set.records.clear();
     true
 }
 
 fn no_set(scene: &mut Scene<'_>) -> bool {
-    let Some(index) = scene.find(|_| true) else { return false };
+    let Some(index) = scene.find(|set| set.rtype() != Rtype::SOA) else { return false };
     scene.draft.sets.remove(index);
     true
 }
@@ -230,12 +237,11 @@ fn other_ttl(scene: &mut Scene<'_>) -> bool {
 /// Adds an RRset without signature. Of those in the authority section, all validators check only proofs.
 fn one_more_set(scene: &mut Scene<'_>) -> bool {
     let owner = scene.some_name();
-    let (section, kind) = match scene.rng.random_range(..5_usize) {
+    let (section, kind) = match scene.rng.random_range(..4_usize) {
         0 => (Section::Authority, format!("NSEC 0.{owner}. A")),
         1 => (Section::Additional, format!("NSEC 0.{owner}. A")),
         2 => (Section::Additional, "A 192.0.2.99".into()),
-        3 => (Section::Answer, "TXT x".into()),
-        _ => (Section::Answer, "A 192.0.2.99".into()),
+        _ => (Section::Answer, "HINFO x y".into()),
     };
     let records = records(&format!("{owner}. {kind}"));
     let is_other = |set: &Set| {

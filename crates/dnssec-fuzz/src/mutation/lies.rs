@@ -46,10 +46,12 @@ fn change(scene: &mut Scene<'_>, is_wanted: impl Fn(&Set) -> bool) -> bool {
     true
 }
 
-/// Changes a record. A DNAME record from which an alias follows is left out: some validators replace the alias, and others
-/// check it.
+/// Changes a record. Aliases that lead to other records of the response are left out: some validators query the new
+/// target, and others use these records.
 fn other_data(scene: &mut Scene<'_>) -> bool {
-    change(scene, |set| is_signed(set) && set.rtype() != Rtype::DNAME)
+    let queried = scene.rtype;
+    let is_alias = move |rtype| matches!(rtype, Rtype::CNAME | Rtype::DNAME) && rtype != queried;
+    change(scene, |set| is_signed(set) && !is_alias(set.rtype()))
 }
 
 fn other_key_data(scene: &mut Scene<'_>) -> bool {
@@ -83,9 +85,16 @@ fn other_types(scene: &mut Scene<'_>) -> bool {
     true
 }
 
+/// Changes the owner of an RRset. SOA records are left out, because not all validators compare their owner with the zone.
 fn other_owner(scene: &mut Scene<'_>) -> bool {
     let other = scene.some_name();
-    let Some(set) = scene.set(is_signed) else { return false };
+    // Records at the owner of an alias would contradict it.
+    let has_other = |set: &Set| set.records.iter().any(|record| *record.owner() == other);
+    if scene.draft.sets.iter().any(has_other) {
+        return false;
+    }
+    let is_wanted = |set: &Set| is_signed(set) && set.rtype() != Rtype::SOA;
+    let Some(set) = scene.set(is_wanted) else { return false };
     set.set_owner(&other);
     set.plans.iter_mut().for_each(|plan| plan.owner = other.clone());
     true
@@ -168,7 +177,11 @@ fn other_ttl(scene: &mut Scene<'_>) -> bool {
     true
 }
 
+/// Changes the RCODE of a denial. Not all validators compare the RCODE with the records of an answer.
 fn other_rcode(scene: &mut Scene<'_>) -> bool {
+    if scene.draft.sets.iter().any(|set| set.section == Section::Answer) {
+        return false;
+    }
     scene.draft.rcode = match scene.draft.rcode {
         Rcode::NOERROR => Rcode::NXDOMAIN,
         _ => Rcode::NOERROR,

@@ -57,13 +57,10 @@ fn other_zone(scene: &mut Scene<'_>) -> bool {
     let zones: Vec<usize> = (0..scene.signer.tree.zones.len()).collect();
     let Some(zone) = scene.pick(&zones) else { return false };
     let zone = &scene.signer.tree.zones[zone];
-    let is_added = scene.rng.random_bool(0.3);
     if !zone.is_signed() || !scene.draft.sets.iter().any(is_proof) {
         return false;
     }
-    if !is_added {
-        scene.draft.sets.retain(|set| !is_proof(set));
-    }
+    scene.draft.sets.retain(|set| !is_proof(set));
     let record = zone.record_at(scene.name);
     scene.draft.sets.push(scene.signer.signed(zone, Section::Authority, &record));
     true
@@ -146,12 +143,16 @@ fn wildcard(scene: &mut Scene<'_>) -> bool {
     true
 }
 
+/// Replaces the SOA record. Responses with aliases are left out: some validators query the target again.
 fn other_soa(scene: &mut Scene<'_>) -> bool {
     let zones: Vec<usize> = (0..scene.signer.tree.zones.len()).collect();
     let Some(zone) = scene.pick(&zones) else { return false };
     let zone = &scene.signer.tree.zones[zone];
     let Some(soa) = zone.set(&zone.apex, Rtype::SOA) else { return false };
-    let Some(index) = scene.find(|set| set.rtype() == Rtype::SOA) else { return false };
+    let has_alias = scene.draft.sets.iter().any(|set| set.section == Section::Answer);
+    let Some(index) = scene.find(|set| set.rtype() == Rtype::SOA && !has_alias) else {
+        return false;
+    };
     scene.draft.sets[index] = scene.signer.signed(zone, Section::Authority, soa);
     true
 }
