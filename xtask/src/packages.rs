@@ -12,7 +12,7 @@ use crate::process::find;
 
 /// Programs that tests and benchmarks need, each with its Debian package. A package counts as installed if its program
 /// is found.
-const PACKAGES: [(&str, &str); 42] = [
+const PACKAGES: [(&str, &str); 45] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -21,6 +21,9 @@ const PACKAGES: [(&str, &str); 42] = [
     ("named", "bind9"),
     ("pdns_recursor", "pdns-recursor"),
     ("kdig", "knot-dnsutils"),
+    ("kzonesign", "knot-dnssecutils"),
+    ("ldns-signzone", "ldnsutils"),
+    ("dnssec-signzone", "bind9-utils"),
     ("dig", "bind9-dnsutils"),
     ("dnstap-read", "bind9-dnsutils"),
     ("fstrm_capture", "fstrm-bin"),
