@@ -51,6 +51,8 @@ pub(crate) struct ValidationTask {
     pub(crate) worker: WorkerId,
     /// Fetch with the answer that is validated.
     pub(crate) fetch: FetchId,
+    /// Client for which the answer was fetched.
+    pub(crate) client: ClientId,
     pub(crate) validator: Arc<Validator>,
     pub(crate) validation: Box<Validation>,
     /// CPU time that the validation has used so far.

@@ -57,6 +57,7 @@ impl<O: ResolverIo> Resolver<O> {
         let is_unfinished = answer.kind() == AnswerKind::Unfinished;
         let end = is_unfinished.then(|| answer.target().to_vec());
         let end = end.and_then(|end| dnssec::Name::from_octets(end.into()).ok());
+        let client = fetch.ticket.client();
         let validation = Validation::new(Bytes::copy_from_slice(bytes), end.as_ref());
         let (waiting, later) = (None, Vec::new());
         fetch.state = State::Validating(Box::new(Validating { answer, waiting, later, before }));
@@ -67,6 +68,7 @@ impl<O: ResolverIo> Resolver<O> {
         self.submit(ValidationTask {
             worker: self.worker,
             fetch: id,
+            client,
             validator,
             validation: Box::new(validation),
             spent: Duration::ZERO,
