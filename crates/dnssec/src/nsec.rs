@@ -15,7 +15,8 @@ use crate::rrset::RrSet;
 pub(crate) struct Nsec {
     owner: Name,
     next: Name,
-    /// True if the record is the last one of the zone: its next name is the apex.
+    /// True if the record is the last one of the zone: its next name is the apex, or above it. Unbound and BIND accept a
+    /// name above the apex too.
     is_last: bool,
     types: RtypeBitmap<Bytes>,
 }
@@ -27,8 +28,8 @@ impl Nsec {
         let mut data = set.data();
         let (AllRecordData::Nsec(nsec), None) = (data.next()?, data.next()) else { return None };
         let next: Name = nsec.next_name().to_canonical_name();
-        let (owner, is_last) = (set.owner.clone(), next == *zone);
-        let are_in_zone = owner.ends_with(zone) && next.ends_with(zone);
+        let (owner, is_last) = (set.owner.clone(), zone.ends_with(&next));
+        let are_in_zone = owner.ends_with(zone) && (next.ends_with(zone) || is_last);
         are_in_zone.then(|| Nsec { owner, next, is_last, types: nsec.types().clone() })
     }
 
