@@ -54,10 +54,8 @@ impl AnchoredZone<'_> {
     /// limit on NSEC3 iterations, and without conclusions from earlier responses. It sends queries only to loopback.
     pub(crate) fn unbound(&self) -> Result<(Server, u16)> {
         let (port, folder, anchors) = (free_port()?, self.folder, self.anchor_file()?);
-        let not_queried: String = NOT_LOOPBACK
-            .iter()
-            .map(|range| format!("  do-not-query-address: {range}\n"))
-            .collect();
+        let not_queried: String =
+            NOT_LOOPBACK.iter().map(|range| format!("  do-not-query-address: {range}\n")).collect();
         let conf = format!(
             "server:\n  interface: 127.0.0.1\n  port: {port}\n  module-config: \"validator iterator\"\n  username: \"\"\n  \
              chroot: \"\"\n  directory: \"{folder}\"\n  pidfile: \"{folder}/unbound.pid\"\n  use-syslog: no\n  \

@@ -26,11 +26,14 @@ const IDLE: Duration = Duration::from_secs(2);
 /// same time.
 const MOST_STORED: usize = 20_000;
 
-/// The server. It answers until it is dropped by the scope in which it was started.
+/// Messages by name and type.
+type Stored = HashMap<(TestName, Rtype), Arc<Vec<u8>>>;
+
+/// The server. It answers until [`Authority::stop`] is called.
 #[derive(Debug)]
 pub struct Authority<'a> {
     fuzz: &'a Fuzz,
-    stored: Mutex<HashMap<(TestName, Rtype), Arc<Vec<u8>>>>,
+    stored: Mutex<Stored>,
     is_over: AtomicBool,
 }
 

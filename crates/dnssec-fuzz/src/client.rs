@@ -2,8 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ const ATTEMPTS: u32 = 3;
 /// Interval at which the client checks for timeouts.
 const LOOK: Duration = Duration::from_millis(20);
 /// Number of cases by which one client may be ahead of another one.
-const MOST_AHEAD: u64 = 2_000;
+const MOST_AHEAD: usize = 2_000;
 /// Extended error of dns64d if too many validations waited, so that the answer was not validated.
 const INDETERMINATE: u16 = 5;
 
@@ -42,11 +41,13 @@ pub enum Status {
 
 /// Progress of two clients, which wait for each other.
 #[derive(Debug, Default)]
-pub struct Progress([AtomicU64; 2]);
+pub struct Progress([AtomicUsize; 2]);
 
 /// A query in flight.
 #[derive(Clone, Copy)]
 struct Flight {
+    /// Index of the case.
+    index: usize,
     number: u64,
     sent: Instant,
     attempts: u32,
@@ -60,30 +61,31 @@ struct Flight {
 pub fn ask_all(
     fuzz: &Fuzz,
     server: SocketAddr,
-    cases: Range<u64>,
+    cases: &[u64],
     progress: &Progress,
     which: usize,
 ) -> io::Result<Vec<Status>> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(server)?;
     socket.set_read_timeout(Some(LOOK))?;
-    let mut statuses = vec![Status::Unknown; (cases.end - cases.start) as usize];
+    let mut statuses = vec![Status::Unknown; cases.len()];
     let mut flights: Vec<Option<Flight>> = vec![None; WINDOW];
-    let (mut next, mut buffer) = (cases.start, [0; 8192]);
+    let (mut next, mut buffer) = (0, [0; 8192]);
     loop {
-        let oldest = flights.iter().flatten().map(|flight| flight.number).min().unwrap_or(next);
-        progress.0[which].store(oldest - cases.start, Ordering::Relaxed);
-        if oldest == cases.end {
+        let oldest = flights.iter().flatten().map(|flight| flight.index).min().unwrap_or(next);
+        progress.0[which].store(oldest, Ordering::Relaxed);
+        if oldest == cases.len() {
             // The other client waits for this one no longer.
-            progress.0[which].store(u64::MAX / 2, Ordering::Relaxed);
+            progress.0[which].store(usize::MAX / 2, Ordering::Relaxed);
             return Ok(statuses);
         }
         let other = progress.0[1 - which].load(Ordering::Relaxed);
-        for slot in 0..WINDOW {
-            let is_ahead = next - cases.start > other + MOST_AHEAD;
-            if flights[slot].is_none() && next < cases.end && !is_ahead {
-                send(&socket, slot, &fuzz.case(next))?;
-                flights[slot] = Some(Flight { number: next, sent: Instant::now(), attempts: 1 });
+        for (slot, flight) in flights.iter_mut().enumerate().filter(|(_, flight)| flight.is_none())
+        {
+            if next < cases.len() && next <= other + MOST_AHEAD {
+                let (index, number, sent) = (next, cases[next], Instant::now());
+                send(&socket, slot, &fuzz.case(number))?;
+                *flight = Some(Flight { index, number, sent, attempts: 1 });
                 next += 1;
             }
         }
@@ -99,7 +101,7 @@ pub fn ask_all(
                 let is_truncated = buffer[2] & 2 != 0;
                 let status =
                     if is_truncated { ask_tcp(server, &case).unwrap_or(status) } else { status };
-                statuses[(flight.number - cases.start) as usize] = status;
+                statuses[flight.index] = status;
                 flights[slot] = None;
             } else {
                 resend(&socket, fuzz, slot, &mut flights)?;
@@ -124,8 +126,8 @@ pub fn ask_all(
 /// # Errors
 /// Returns an error if the socket fails.
 pub fn ask(fuzz: &Fuzz, server: SocketAddr, number: u64) -> io::Result<Status> {
-    let (progress, cases) = (Progress::default(), number..number + 1);
-    Ok(ask_all(fuzz, server, cases, &progress, 0)?[0])
+    let statuses = ask_all(fuzz, server, &[number], &Progress::default(), 0)?;
+    Ok(statuses.first().copied().unwrap_or(Status::Unknown))
 }
 
 fn resend(

@@ -144,9 +144,7 @@ impl Draft {
     /// may be insecure.
     pub(crate) fn has_weak_proof(&self) -> bool {
         self.sets.iter().flat_map(|set| &set.records).any(|record| match record.data() {
-            ZoneRecordData::Nsec3(nsec3) => {
-                nsec3.opt_out() || nsec3.iterations() > MOST_ITERATIONS
-            }
+            ZoneRecordData::Nsec3(nsec3) => nsec3.opt_out() || nsec3.iterations() > MOST_ITERATIONS,
             _ => false,
         })
     }

@@ -1,7 +1,7 @@
 //! Responses to all questions of all cases.
 
-use domain::base::{Message, ToName};
 use domain::base::iana::Rtype;
+use domain::base::{Message, ToName};
 use testbed::signed::{TestName, name};
 
 use crate::case::{Case, Use, rng};
@@ -104,13 +104,28 @@ impl Fuzz {
         (draft, mutations)
     }
 
-    /// True if data of the case may be insecure because of Opt-Out or too many NSEC3 iterations.
-    pub fn has_weak_proof(&self, case: &Case) -> bool {
-        let zones = (case.name.iter_suffixes().map(|name| (name.to_name(), Rtype::DS)))
-            .filter(|(name, _): &(TestName, Rtype)| name.ends_with(&case.base));
-        let responses = zones.chain([(case.name.clone(), case.rtype)]).chain(case.mutated.clone());
-        let mut responses = responses.map(|(name, rtype)| self.response(&name, rtype));
-        responses.any(|response| response.has_weak_proof)
+    /// True if the response to the question may be insecure: it is from an unsigned zone, a response with DS records is
+    /// mutated, or NSEC3 records have Opt-Out or too many iterations.
+    pub fn may_be_insecure(&self, case: &Case) -> bool {
+        let mut rng = rng(self.seed, case.number, Use::Tree);
+        let tree = self.forest.tree(&case.base, &case.end, case.is_zone, &mut rng);
+        let (_, names) = self.signer(&tree).draft_and_names(&case.name, case.rtype);
+        let is_unsigned = |name: &TestName| {
+            tree.zone_of(name, case.rtype).is_some_and(|index| !tree.zones[index].is_signed())
+        };
+        let has_mutated_ds = case.mutated.iter().any(|(_, rtype)| *rtype == Rtype::DS);
+        names.iter().any(is_unsigned) || has_mutated_ds || self.has_weak_proof(case, &names)
+    }
+
+    /// True if NSEC3 records of the response, or of the responses with DS records of these names, have Opt-Out or too many
+    /// iterations.
+    fn has_weak_proof(&self, case: &Case, names: &[TestName]) -> bool {
+        let above = names.iter().flat_map(|name| name.iter_suffixes());
+        let above =
+            above.map(|name| name.to_name()).filter(|name: &TestName| name.ends_with(&case.base));
+        let ds = above.map(|name| (name, Rtype::DS));
+        let mut all = ds.chain([(case.name.clone(), case.rtype)]);
+        all.any(|(name, rtype)| self.response(&name, rtype).has_weak_proof)
     }
 
     /// Returns the names of all mutations.

@@ -209,9 +209,8 @@ pub(crate) struct Tree {
 impl Tree {
     /// Returns the index of the zone that has the records of a name and type. DS records are in the parent zone.
     pub(crate) fn zone_of(&self, name: &TestName, rtype: Rtype) -> Option<usize> {
-        let has = |zone: &Zone| {
-            name.ends_with(&zone.apex) && (rtype != Rtype::DS || zone.apex != *name)
-        };
+        let has =
+            |zone: &Zone| name.ends_with(&zone.apex) && (rtype != Rtype::DS || zone.apex != *name);
         let zones = self.zones.iter().enumerate().filter(|(_, zone)| has(zone));
         zones.max_by_key(|(_, zone)| zone.apex.label_count()).map(|(index, _)| index)
     }

@@ -13,8 +13,10 @@ fn name(text: &str) -> domain::base::Name<Vec<u8>> {
 
 /// Returns the security of the response to the question of a case.
 fn validate(fuzz: &Fuzz, validator: &Validator, case: &Case) -> Security {
-    let response = |owner: &str, rtype: Rtype| Bytes::from(fuzz.response(&name(owner), rtype).message);
-    let mut validation = Validation::new(response(&case.name.to_string(), case.rtype), None::<&Name>);
+    let response =
+        |owner: &str, rtype: Rtype| Bytes::from(fuzz.response(&name(owner), rtype).message);
+    let mut validation =
+        Validation::new(response(&case.name.to_string(), case.rtype), None::<&Name>);
     loop {
         match validation.step(validator, NOW.into(), &|| false) {
             Progress::Ended(verdict) => return verdict.security,
@@ -29,7 +31,8 @@ fn validate(fuzz: &Fuzz, validator: &Validator, case: &Case) -> Security {
 #[test]
 fn responses_without_mutation_are_not_bogus() {
     let fuzz = Fuzz::new(1, NOW);
-    let anchors = TrustAnchors::from_lines(&format!("{ROOT}. IN DS {}", fuzz.anchor())).expect("an anchor");
+    let anchors =
+        TrustAnchors::from_lines(&format!("{ROOT}. IN DS {}", fuzz.anchor())).expect("an anchor");
     let validator = Validator::new(anchors, Limits::default(), 10_000);
     let (mut secure, mut insecure) = (0, 0);
     for case in (0..2_000).map(|number| fuzz.case(number)).filter(Case::is_unchanged) {
@@ -45,7 +48,8 @@ fn responses_without_mutation_are_not_bogus() {
 #[test]
 fn mutations_apply_and_make_most_responses_bogus() {
     let fuzz = Fuzz::new(1, NOW);
-    let anchors = TrustAnchors::from_lines(&format!("{ROOT}. IN DS {}", fuzz.anchor())).expect("an anchor");
+    let anchors =
+        TrustAnchors::from_lines(&format!("{ROOT}. IN DS {}", fuzz.anchor())).expect("an anchor");
     let validator = Validator::new(anchors, Limits::default(), 10_000);
     let mut names = std::collections::BTreeSet::new();
     let mut bogus = 0;

@@ -38,9 +38,12 @@ pub(crate) struct Nsec3 {
 
 impl Nsec3 {
     /// Returns the usable records of an RRset. All of them have the same hash, which is the label of the owner name
-    /// directly below the zone.
+    /// directly below the zone. If one of them has the flag Opt-Out, it applies to all.
     pub(crate) fn all_of_set(set: &RrSet, zone: &Name) -> Vec<Nsec3> {
         let Some(owner) = owner_hash(&set.owner, zone) else { return Vec::new() };
+        let opt_out =
+            |data: &Data| matches!(data, AllRecordData::Nsec3(record) if record.opt_out());
+        let opt_out = set.data().any(opt_out);
         let usable = |data: &Data| match data {
             AllRecordData::Nsec3(record) if is_usable(record) => Some(Nsec3 {
                 parameters: Parameters {
@@ -49,7 +52,7 @@ impl Nsec3 {
                 },
                 owner: owner.clone(),
                 next: record.next_owner().clone(),
-                opt_out: record.opt_out(),
+                opt_out,
                 types: record.types().clone(),
             }),
             _ => None,

@@ -346,9 +346,8 @@ impl Checking {
 
     /// True if the authority section has the SOA record of a zone below `zone` that contains the name.
     fn has_soa_below(&self, zone: &Name, name: &Name) -> bool {
-        let is_below = |owner: &Name| {
-            name.ends_with(owner) && owner.ends_with(zone) && owner != zone
-        };
+        let is_below =
+            |owner: &Name| name.ends_with(owner) && owner.ends_with(zone) && owner != zone;
         let mut authority = self.response.authority.iter();
         authority.any(|(_, set)| set.rtype == Rtype::SOA && is_below(&set.owner))
     }

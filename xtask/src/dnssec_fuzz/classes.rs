@@ -14,11 +14,11 @@ pub(super) struct Judged {
     pub(super) ours: Status,
     pub(super) unbound: Status,
     pub(super) delv: Status,
-    /// True if the case has Opt-Out or too many NSEC3 iterations.
-    pub(super) is_weak: bool,
+    /// True if dns64d's verdict is insecure and differs from Unbound's, and data of the case may be insecure.
+    pub(super) may_be_insecure: bool,
 }
 
-/// Verdicts of dns64d, Unbound and delv, and whether the case has Opt-Out or too many NSEC3 iterations.
+/// Verdicts of dns64d, Unbound and delv, and whether insecure data are permitted.
 type Verdicts = (Status, Status, Status, bool);
 
 /// Numbers of the cases of each class.
@@ -27,8 +27,8 @@ pub(super) struct Classes(BTreeMap<Verdicts, Vec<u64>>);
 impl Classes {
     pub(super) fn of(all: Vec<Judged>) -> Classes {
         let mut classes: BTreeMap<Verdicts, Vec<u64>> = BTreeMap::new();
-        for Judged { number, ours, unbound, delv, is_weak } in all {
-            classes.entry((ours, unbound, delv, is_weak)).or_default().push(number);
+        for Judged { number, ours, unbound, delv, may_be_insecure } in all {
+            classes.entry((ours, unbound, delv, may_be_insecure)).or_default().push(number);
         }
         classes.values_mut().for_each(|numbers| numbers.sort_unstable());
         Classes(classes)
@@ -42,11 +42,11 @@ impl Classes {
     /// Prints the classes. Cases in which the verdicts differ are described by `describe`.
     pub(super) fn print(&self, describe: impl Fn(u64) -> String) {
         for (verdicts, numbers) in &self.0 {
-            let (ours, unbound, delv, is_weak) = verdicts;
-            let weak = if *is_weak { ", with Opt-Out or too many iterations" } else { "" };
+            let (ours, unbound, delv, may_be_insecure) = verdicts;
+            let permitted = if *may_be_insecure { ", insecure data permitted" } else { "" };
             let fault = if is_fault(verdicts) { "FAULT: " } else { "" };
             println!(
-                "{fault}dns64d {ours:?}, Unbound {unbound:?}, delv {delv:?}{weak}: {}",
+                "{fault}dns64d {ours:?}, Unbound {unbound:?}, delv {delv:?}{permitted}: {}",
                 numbers.len()
             );
             if ours != unbound || ours != delv {
@@ -57,9 +57,8 @@ impl Classes {
     }
 }
 
-/// True if dns64d differs from Unbound and delv, which agree. With Opt-Out or too many iterations, a response without a
-/// usable proof may be from an unsigned zone: dns64d then finds it insecure, and the others bogus.
-fn is_fault(&(ours, unbound, delv, is_weak): &Verdicts) -> bool {
-    let is_permitted = is_weak && ours == Status::Insecure && unbound == Status::Bogus;
-    unbound == delv && ours != unbound && !is_permitted
+/// True if dns64d differs from Unbound and delv, which agree. If a name is in an unsigned zone, or may be in one (Opt-Out),
+/// dns64d finds a damaged response insecure, and the others may find it bogus.
+fn is_fault(&(ours, unbound, delv, may_be_insecure): &Verdicts) -> bool {
+    unbound == delv && ours != unbound && !may_be_insecure
 }

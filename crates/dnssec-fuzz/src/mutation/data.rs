@@ -11,7 +11,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use testbed::signed::{TestData, TestName};
 
-use super::pick;
+use super::scene::pick;
 use crate::denial::bitmap;
 
 /// Returns data that differ from these. `other` is a name that the data can contain.
@@ -40,9 +40,7 @@ pub(super) fn changed(data: &TestData, other: TestName, rng: &mut StdRng) -> Opt
         )),
         ZoneRecordData::Ds(ds) => ZoneRecordData::Ds(changed_ds(ds, rng)?),
         ZoneRecordData::Dnskey(key) => ZoneRecordData::Dnskey(changed_key(key, rng)?),
-        ZoneRecordData::Nsec(nsec) => {
-            ZoneRecordData::Nsec(Nsec::new(other, nsec.types().clone()))
-        }
+        ZoneRecordData::Nsec(nsec) => ZoneRecordData::Nsec(Nsec::new(other, nsec.types().clone())),
         ZoneRecordData::Nsec3(nsec3) => ZoneRecordData::Nsec3(changed_nsec3(nsec3, rng)),
         ZoneRecordData::Rrsig(rrsig) => ZoneRecordData::Rrsig(changed_rrsig(rrsig, other, rng)?),
         _ => return None,
@@ -63,8 +61,7 @@ fn changed_ds(ds: &Ds<Vec<u8>>, rng: &mut StdRng) -> Option<Ds<Vec<u8>>> {
 }
 
 fn changed_key(key: &Dnskey<Vec<u8>>, rng: &mut StdRng) -> Option<Dnskey<Vec<u8>>> {
-    let (mut flags, mut protocol, mut algorithm) =
-        (key.flags(), key.protocol(), key.algorithm());
+    let (mut flags, mut protocol, mut algorithm) = (key.flags(), key.protocol(), key.algorithm());
     let mut octets = key.public_key().clone();
     match rng.random_range(..7_usize) {
         0 => flags ^= 0x0100,
@@ -80,23 +77,40 @@ fn changed_key(key: &Dnskey<Vec<u8>>, rng: &mut StdRng) -> Option<Dnskey<Vec<u8>
 
 fn changed_nsec3(nsec3: &Nsec3<Vec<u8>>, rng: &mut StdRng) -> Nsec3<Vec<u8>> {
     let (mut hash, mut flags) = (nsec3.hash_algorithm(), nsec3.flags());
-    let (mut iterations, mut salt) = (nsec3.iterations(), nsec3.salt().as_slice().to_vec());
+    let mut iterations = nsec3.iterations();
     let mut next = nsec3.next_owner().as_slice().to_vec();
-    match rng.random_range(..7_usize) {
+    match rng.random_range(..6_usize) {
         0 => hash = Nsec3HashAlgorithm::from_int(2),
         1 => flags ^= 1,
         2 => flags |= 2 << rng.random_range(..6_usize),
-        3 => iterations = if rng.random_bool(0.5) { iterations.wrapping_add(1) } else { 2_500 },
-        4 => salt.push(1),
-        5 => flip(&mut next, rng),
+        3 => iterations = 2_500,
+        4 => flip(&mut next, rng),
         _ => next.truncate(19),
     }
     Nsec3::new(
         hash,
         flags,
         iterations,
-        Nsec3Salt::from_octets(salt).expect("a short salt"),
+        nsec3.salt().clone(),
         OwnerHash::from_octets(next).expect("a short hash"),
+        nsec3.types().clone(),
+    )
+}
+
+/// Returns an NSEC3 record with another salt, or with one more iteration.
+pub(super) fn with_other_parameters(nsec3: &Nsec3<Vec<u8>>, is_salt: bool) -> Nsec3<Vec<u8>> {
+    let (mut iterations, mut salt) = (nsec3.iterations(), nsec3.salt().as_slice().to_vec());
+    if is_salt {
+        salt.push(1);
+    } else {
+        iterations = iterations.wrapping_add(1);
+    }
+    Nsec3::new(
+        nsec3.hash_algorithm(),
+        nsec3.flags(),
+        iterations,
+        Nsec3Salt::from_octets(salt).expect("a short salt"),
+        nsec3.next_owner().clone(),
         nsec3.types().clone(),
     )
 }

@@ -6,8 +6,8 @@ use domain::rdata::{Nsec, Nsec3, ZoneRecordData};
 use rand::RngExt;
 use testbed::signed::TestData;
 
-use super::data::{changed, toggled};
-use super::{Mutation, Scene};
+use super::data::{changed, toggled, with_other_parameters};
+use super::scene::{Mutation, Scene};
 use crate::draft::{Draft, Section, Set};
 use crate::keys::{ENTRY_KEY, KeyId, ZONE_KEY, ds, record};
 use crate::names::mixed_case;
@@ -17,6 +17,7 @@ pub(super) const ALL: &[&Mutation] = &[
     &Mutation::new("signed: other data of DS or DNSKEY", other_key_data),
     &Mutation::new("signed: other next name or hash", other_next),
     &Mutation::new("signed: other types", other_types),
+    &Mutation::new("signed: other NSEC3 parameters", other_parameters),
     &Mutation::new("signed: other owner", other_owner),
     &Mutation::new("signed: owner in mixed case", mixed_owner),
     &Mutation::new("signed: data in mixed case", mixed_data),
@@ -62,13 +63,31 @@ fn other_next(scene: &mut Scene<'_>) -> bool {
     change(scene, |set| is_signed(set) && set.is_proof())
 }
 
+/// Changes the salt or the iterations of all NSEC3 records. Some validators accept records with different parameters.
+fn other_parameters(scene: &mut Scene<'_>) -> bool {
+    let is_salt = scene.rng.random_bool(0.5);
+    let mut is_changed = false;
+    for record in scene.draft.sets.iter_mut().flat_map(|set| &mut set.records) {
+        if let ZoneRecordData::Nsec3(nsec3) = record.data() {
+            *record.data_mut() = ZoneRecordData::Nsec3(with_other_parameters(nsec3, is_salt));
+            is_changed = true;
+        }
+    }
+    is_changed
+}
+
+/// Changes a type bitmap. The type SOA at a wildcard is left out: it matters only to some validators.
 fn other_types(scene: &mut Scene<'_>) -> bool {
     let rtype = scene.rtype;
     let Some(index) = scene.find(|set| is_signed(set) && set.is_proof()) else { return false };
     let record = &mut scene.draft.sets[index].records[0];
+    let is_wildcard = record.owner().first().is_wildcard();
     let data: TestData = match record.data() {
         ZoneRecordData::Nsec(nsec) => {
             let types = toggled(nsec.types(), rtype, scene.rng);
+            if is_wildcard && types.contains(Rtype::SOA) {
+                return false;
+            }
             ZoneRecordData::Nsec(Nsec::new(nsec.next_name().clone(), types))
         }
         ZoneRecordData::Nsec3(nsec3) => ZoneRecordData::Nsec3(Nsec3::new(
@@ -112,12 +131,8 @@ fn mixed_data(scene: &mut Scene<'_>) -> bool {
     let record = &mut set.records[0];
     let mut rng = rand::SeedableRng::seed_from_u64(0);
     let data = match record.data() {
-        ZoneRecordData::Cname(cname) => {
-            changed(record.data(), mixed_case(cname.cname()), &mut rng)
-        }
-        ZoneRecordData::Dname(dname) => {
-            changed(record.data(), mixed_case(dname.dname()), &mut rng)
-        }
+        ZoneRecordData::Cname(cname) => changed(record.data(), mixed_case(cname.cname()), &mut rng),
+        ZoneRecordData::Dname(dname) => changed(record.data(), mixed_case(dname.dname()), &mut rng),
         ZoneRecordData::Ns(ns) => changed(record.data(), mixed_case(ns.nsdname()), &mut rng),
         ZoneRecordData::Nsec(nsec) => {
             changed(record.data(), mixed_case(nsec.next_name()), &mut rng)
@@ -130,10 +145,13 @@ fn mixed_data(scene: &mut Scene<'_>) -> bool {
     })
 }
 
-/// Adds a record. An RRset with two NSEC records is left out: validators use different ones.
+/// Adds a record. RRsets with two NSEC or SOA records or two aliases are left out: validators use different ones.
 fn one_more(scene: &mut Scene<'_>) -> bool {
     let other = scene.some_name();
-    let is_wanted = |set: &Set| is_signed(set) && set.rtype() != Rtype::NSEC;
+    let queried = scene.rtype;
+    let is_alias = move |rtype| matches!(rtype, Rtype::CNAME | Rtype::DNAME) && rtype != queried;
+    let is_single = |set: &Set| matches!(set.rtype(), Rtype::NSEC | Rtype::SOA);
+    let is_wanted = |set: &Set| is_signed(set) && !is_single(set) && !is_alias(set.rtype());
     let Some(index) = scene.find(is_wanted) else { return false };
     let records = &mut scene.draft.sets[index].records;
     let Some(data) = changed(records[0].data(), other, scene.rng) else { return false };

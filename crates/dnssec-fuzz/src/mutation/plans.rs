@@ -6,7 +6,7 @@ use rand::RngExt;
 use testbed::signed::{TestName, name};
 
 use super::data::{some_algorithm, some_labels, some_type};
-use super::{Mutation, Scene};
+use super::scene::{Mutation, Scene};
 use crate::draft::{Plan, Set};
 use crate::keys::KeyId;
 use crate::names::{ROOT, below, mixed_case, parent};
@@ -26,20 +26,20 @@ pub(super) const ALL: &[&Mutation] = &[
     &Mutation::new("one more signature", one_more),
 ];
 
-/// Changes the plan of a signature.
+/// Changes the plan of the only signature of an RRset.
 fn change(scene: &mut Scene<'_>, change: impl FnOnce(&mut Scene<'_>, &mut Plan)) -> bool {
-    let Some(index) = scene.find(|set| !set.plans.is_empty()) else { return false };
-    let at = scene.rng.random_range(..scene.draft.sets[index].plans.len());
-    let mut plan = scene.draft.sets[index].plans[at].clone();
+    let Some(index) = scene.find(|set| set.plans.len() == 1) else { return false };
+    let mut plan = scene.draft.sets[index].plans[0].clone();
     change(scene, &mut plan);
-    scene.draft.sets[index].plans[at] = plan;
+    scene.draft.sets[index].plans[0] = plan;
     true
 }
 
 /// Changes the label count. In most cases, the signed owner name is the wildcard that belongs to it. Keys are left out,
 /// because not all validators reject those of a wildcard.
 fn labels(scene: &mut Scene<'_>) -> bool {
-    if scene.draft.sets.iter().any(|set| set.rtype() == Rtype::DNSKEY) {
+    let is_key = |set: &Set| matches!(set.rtype(), Rtype::DNSKEY | Rtype::DS);
+    if scene.draft.sets.iter().any(is_key) {
         return false;
     }
     change(scene, |scene, plan| {
@@ -127,17 +127,19 @@ fn other_key(scene: &mut Scene<'_>) -> bool {
     })
 }
 
-/// Signs with the key of another zone of the case, in most cases in its name.
+/// Signs with the key of another zone of the case, in most cases in its name. SOA records keep the signer: after an alias,
+/// some validators accept that of the alias.
 fn key_of_other_zone(scene: &mut Scene<'_>) -> bool {
     let pool = scene.signer.pool;
-    let zones: Vec<&Zone> = scene.signer.tree.zones.iter().filter(|zone| zone.is_signed()).collect();
+    let zones: Vec<&Zone> =
+        scene.signer.tree.zones.iter().filter(|zone| zone.is_signed()).collect();
     let Some(zone) = scene.pick(&zones) else { return false };
     let Some(key) = zone.keys.last() else { return false };
     change(scene, |scene, plan| {
         plan.key = key.id;
         plan.tag = pool.dnskey(key.id, key.flags).key_tag();
         plan.algorithm = pool.algorithm(key.id);
-        if scene.rng.random_bool(0.8) {
+        if scene.rng.random_bool(0.8) && plan.covered != Rtype::SOA {
             plan.signer = zone.apex.clone();
         }
     })

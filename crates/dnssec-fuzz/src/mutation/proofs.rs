@@ -4,7 +4,7 @@ use domain::base::iana::{Rcode, Rtype};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use super::{Mutation, Scene};
+use super::scene::{Mutation, Scene};
 use crate::denial::Claim;
 use crate::draft::{Draft, Section, Set};
 use crate::names::below;
@@ -42,14 +42,20 @@ fn other_name(scene: &mut Scene<'_>) -> bool {
     true
 }
 
+/// Adds the records of the proof that the response does not have yet.
 fn one_more(scene: &mut Scene<'_>) -> bool {
     let Some(zone) = scene.zone() else { return false };
     let (name, claim) = (scene.some_name(), some_claim(scene.rng));
     if !name.ends_with(&zone.apex) {
         return false;
     }
+    let before = scene.draft.sets.len();
     scene.signer.prove(scene.draft, zone, &name, claim);
-    true
+    let added = scene.draft.sets.split_off(before);
+    let owner = |set: &Set| set.records.first().map(|record| record.owner().clone());
+    let known: Vec<_> = scene.draft.sets.iter().map(owner).collect();
+    scene.draft.sets.extend(added.into_iter().filter(|set| !known.contains(&owner(set))));
+    scene.draft.sets.len() > before
 }
 
 /// Replaces the proof by the record that another zone has at or before the queried name.

@@ -56,6 +56,17 @@ fn each_nsec3_record_of_an_rrset_counts() {
 }
 
 #[test]
+fn opt_out_applies_to_all_nsec3_records_of_an_rrset() {
+    let world = world();
+    let [before, _, after] = hashes("www.example.test.", 0);
+    let cover = |flags| nsec3(&before, &after, 0, flags, "A");
+    let rest =
+        [matching("example.test.", 0, "NS SOA"), covering("*.example.test.", 0, 0)].join("\n");
+    assert_eq!(absent(&world, &format!("{}\n{rest}", cover(0))), SECURE);
+    assert_eq!(absent(&world, &format!("{}\n{}\n{rest}", cover(0), cover(1))), INSECURE);
+}
+
+#[test]
 fn ds_and_dnskey_records_with_another_rcode_are_bogus() {
     for (rtype, code) in [(Rtype::DS, Code::DNSSEC_BOGUS), (Rtype::DNSKEY, Code::DNSKEY_MISSING)] {
         let mut world = world();
@@ -89,8 +100,7 @@ fn signatures_without_records_in_a_denial_are_bogus() {
 #[test]
 fn an_soa_record_signed_by_the_zone_above_is_bogus() {
     let world = world();
-    let proof =
-        world.zone("example.test.").sign("www.example.test. NSEC x.example.test. AAAA");
+    let proof = world.zone("example.test.").sign("www.example.test. NSEC x.example.test. AAAA");
     for (signer, expected) in [("example.test.", SECURE), ("test.", bogus(Code::RRSIGS_MISSING))] {
         let soa = world.zone(signer).sign(&soa("example.test."));
         let authority = [soa, proof.clone()].concat();
