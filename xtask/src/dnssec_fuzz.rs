@@ -161,7 +161,9 @@ impl Arena<'_> {
         println!("Unbound: {}", counts(verdicts.iter().map(|verdicts| verdicts.unbound)));
         let (differ, same): (Vec<Verdicts>, Vec<Verdicts>) =
             verdicts.into_iter().partition(|verdicts| verdicts.ours != verdicts.unbound);
-        let differ = self.confirmed(&differ)?;
+        let mut differ = self.confirmed(&differ)?;
+        // Those that dns64d finds secure are judged first.
+        differ.sort_by_key(|verdicts| verdicts.ours);
         if differ.len() > MOST_JUDGED {
             println!("{} verdicts differ, of which delv judges {MOST_JUDGED}", differ.len());
         }
