@@ -142,7 +142,7 @@ const SIGNATURES: &[Damage] = &[
     plan("all signatures expired", |plan| plan.parent_validity = Validity::Past),
     plan("child with expired signatures", |plan| plan.child_validity = Validity::Past),
     plan("child with signatures that are not valid yet", |plan| {
-        plan.child_validity = Validity::Future
+        plan.child_validity = Validity::Future;
     }),
 ];
 
@@ -267,14 +267,14 @@ const DELEGATIONS: &[Damage] = &[
     }),
     plan("child with a revoked key", |plan| plan.flags = Some((0, "257", "385"))),
     plan("child with a data key without the flag Zone Key", |plan| {
-        plan.flags = Some((1, "256", "0"))
+        plan.flags = Some((1, "256", "0"));
     }),
     plan("DS of an unknown algorithm", |plan| plan.ds = vec![("-2", vec![(" 15 2 ", " 200 2 ")])]),
     plan("DS of an unknown digest type", |plan| {
-        plan.ds = vec![("-2", vec![(" 15 2 ", " 15 200 ")])]
+        plan.ds = vec![("-2", vec![(" 15 2 ", " 15 200 ")])];
     }),
     plan("DS with an algorithm that no key has", |plan| {
-        plan.ds = vec![("-2", vec![(" 15 2 ", " 13 2 ")])]
+        plan.ds = vec![("-2", vec![(" 15 2 ", " 13 2 ")])];
     }),
     plan("DS of an unknown algorithm, and a valid one", |plan| {
         plan.ds = vec![("-2", vec![(" 15 2 ", " 200 2 ")]), ("-2", Vec::new())];

@@ -10,6 +10,7 @@
 
 mod damages;
 mod followed;
+mod hostile;
 mod proxy;
 mod validators;
 mod zones;
@@ -32,6 +33,11 @@ const NSEC3: Denial = Denial::Nsec3 { iterations: 1 };
 const OPT_OUT: Denial = Denial::OptOut { iterations: 0 };
 
 pub(super) static TESTS: &[Test] = &[
+    Test::new(
+        "dnssec: hostile zones, compared with BIND and Unbound",
+        &["dnssec-signzone", "dnssec-keygen", "dnssec-dsfromkey", "named", "unbound"],
+        hostile::hostile_zones,
+    ),
     Test::new("dnssec: damaged zones of dnssec-signzone with NSEC records", NEEDS, |bench| {
         compare(bench, Signer::Bind, NSEC)
     }),
@@ -104,7 +110,7 @@ impl Trees {
         };
         let both = |validity| {
             move |plan: &mut Plan| {
-                (plan.parent_validity, plan.child_validity) = (validity, validity)
+                (plan.parent_validity, plan.child_validity) = (validity, validity);
             }
         };
         let undamaged = signed("undamaged", &|_| {})?;
