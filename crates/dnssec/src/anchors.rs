@@ -9,6 +9,7 @@ use domain::rdata::{Dnskey, Ds};
 use domain::utils::{base16, base64};
 
 use crate::name::Name;
+use crate::signature::Key;
 use crate::verdict::is_supported;
 
 /// DS records of the keys of the root zone that IANA publishes: those of 2017 and 2024
@@ -16,6 +17,10 @@ use crate::verdict::is_supported;
 const ROOT: &str = "\
 . IN DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D
 . IN DS 38696 8 2 683D2D0ACB8C9B712A1948B27F741219298D0A450D612C483AF444A4C0FB2B16
+";
+/// DS record of the first key of the root zone, which was used until 2018.
+const FIRST_ROOT: &str = "\
+. IN DS 19036 8 2 49AAC11D7B6F6446702E54A1607371607A1A41855200FD2CE1CDDE32F24E8FB5
 ";
 
 /// Names from which validation begins, and names below which it ends.
@@ -114,6 +119,28 @@ impl TrustAnchors {
         }
         let is_empty = anchors.anchors.is_empty();
         if is_empty { Err(fault(line(root), "no key is valid at this time")) } else { Ok(anchors) }
+    }
+
+    /// True if all trust anchors are keys of the root zone that are built in, or the root zone's first key, which is no
+    /// longer used.
+    pub fn are_built_in(&self) -> bool {
+        let known = TrustAnchors::from_lines(&format!("{ROOT}{FIRST_ROOT}")).ok();
+        let known = known.and_then(|known| known.anchors.into_iter().next()).map(|root| root.ds);
+        let known = known.unwrap_or_default();
+        let is_known = |key: &Dnskey<Bytes>| {
+            let key = Key::copy(key);
+            known.iter().any(|ds| key.matches(ds, &Name::root_bytes()))
+        };
+        self.anchors.iter().all(|anchor| {
+            anchor.name.is_root()
+                && anchor.ds.iter().all(|ds| known.contains(ds))
+                && anchor.keys.iter().all(is_known)
+        })
+    }
+
+    /// True if the root zone has a trust anchor.
+    pub fn has_root(&self) -> bool {
+        self.anchors.iter().any(|anchor| anchor.name.is_root())
     }
 
     /// Adds negative trust anchors with the times at which they expire, in seconds since 1970. No name at or below one of

@@ -1,11 +1,12 @@
 //! Check of the signatures of an RRset (RFC 4035 §5.3).
 
 use bytes::Bytes;
-use domain::base::iana::Class;
+use domain::base::iana::{Class, DigestAlgorithm};
 use domain::base::name::ToName;
-use domain::crypto::common::{AlgorithmError, PublicKey};
+use domain::base::rdata::ComposeRecordData;
+use domain::crypto::common::{AlgorithmError, DigestBuilder, DigestType, PublicKey};
 use domain::rdata::dnssec::Timestamp;
-use domain::rdata::{Dnskey, Rrsig};
+use domain::rdata::{Dnskey, Ds, Rrsig};
 
 use crate::limits::{Limit, Limits, Work};
 use crate::name::Name;
@@ -25,6 +26,28 @@ impl Key {
         let octets = Bytes::copy_from_slice(key.public_key());
         let copy = Dnskey::new(key.flags(), key.protocol(), key.algorithm(), octets);
         Key { tag: key.key_tag(), dnskey: copy.unwrap_or_else(|_| key.clone()) }
+    }
+
+    /// True if a DS record of the zone `name` is of this key (RFC 4034 §5.1.4, §5.2).
+    pub(crate) fn matches(&self, ds: &Ds<Bytes>, name: &Name) -> bool {
+        if ds.key_tag() != self.tag
+            || ds.algorithm() != self.dnskey.algorithm()
+            || !self.dnskey.is_zone_key()
+        {
+            return false;
+        }
+        let kind = match ds.digest_type() {
+            DigestAlgorithm::SHA1 => DigestType::Sha1,
+            DigestAlgorithm::SHA256 => DigestType::Sha256,
+            DigestAlgorithm::SHA384 => DigestType::Sha384,
+            _ => return false,
+        };
+        let mut rdata = Vec::new();
+        let Ok(()) = self.dnskey.compose_canonical_rdata(&mut rdata);
+        let mut digest = DigestBuilder::new(kind);
+        digest.update(name.as_slice());
+        digest.update(&rdata);
+        digest.finish().as_ref() == ds.digest().as_ref()
     }
 }
 

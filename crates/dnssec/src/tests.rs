@@ -714,6 +714,47 @@ fn trust_anchors_are_read_from_zone_file_lines() {
     assert_eq!((anchor.ds.len(), anchor.keys.len()), (1, 1));
 }
 
+/// Public key of the root zone of 2017 (tag 20326).
+const ROOT_KEY: &str = "\
+AwEAAaz/tAm8yTn4Mfeh5eyI96WSVexTBAvkMgJzkKTOiW1vkIbzxeF3+/4RgWOq7HrxRixHlFlExOLAJr5emLvN7SWXgnLh4+B5xQlNVz8Og8\
+kvArMtNROxVQuCaSnIDdD5LKyWbRd2n9WGe2R8PzgCmr3EgVLrjyBxWezF0jLHwVN8efS3rCj/EWgvIWgb9tarpVUDK/b58Da+sqqls3eNbuv7\
+pr+eoZG+SrDK6nWeL3c6H5Apxz7LjVc1uTIdsIXxuOLYA4/ilBmSVIzuDWfdRUfhHdY6+cn8HFRm+2hM8AnXGXws9555KrUB5qihylGa8subX2\
+Nn6UwNR1AkUTV74bU=";
+
+#[test]
+fn built_in_keys_of_the_root_are_recognized() {
+    let ds = |tag: u16, digest: &str| format!(". IN DS {tag} 8 2 {digest}\n");
+    let first = ds(19036, "49aac11d7b6f6446702e54a1607371607a1a41855200fd2ce1cdde32f24e8fb5");
+    let second = ds(20326, "E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D");
+    let key = |flags: u16| format!(". 172800 IN DNSKEY {flags} 3 8 {ROOT_KEY}\n");
+    // The form of a file that Unbound writes.
+    let tracked = format!(
+        "; autotrust trust anchor file\n;;id: . 1\n.\t86400\tIN\tDNSKEY\t257 3 8 {ROOT_KEY} ;{{id = 20326 (ksk), size \
+         = 2048b}} ;;state=2 [  VALID  ] ;;count=0 ;;lastchange=1 ;;Thu Jan  1 00:00:01 1970\n"
+    );
+    let other = "test. IN DS 1 13 2 ".to_owned() + &"11".repeat(32);
+    let cases = [
+        (first.clone(), true, true),
+        (first + &second, true, true),
+        (key(257), true, true),
+        (tracked, true, true),
+        // The revoked key.
+        (key(385), false, true),
+        (ds(20326, &"11".repeat(32)), false, true),
+        (second + &other, false, true),
+        (other, false, false),
+    ];
+    for (text, are_built_in, has_root) in cases {
+        let anchors = TrustAnchors::from_lines(&text).unwrap();
+        assert_eq!(
+            (anchors.are_built_in(), anchors.has_root()),
+            (are_built_in, has_root),
+            "{text}"
+        );
+    }
+    assert!(TrustAnchors::root().are_built_in());
+}
+
 #[test]
 fn trust_anchors_are_read_from_the_xml_file_of_iana() {
     let digest = "E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D";

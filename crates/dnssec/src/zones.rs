@@ -4,8 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use domain::base::iana::{DigestAlgorithm, ExtendedErrorCode, Rcode, Rtype};
-use domain::base::rdata::ComposeRecordData;
-use domain::crypto::common::{DigestBuilder, DigestType};
 use domain::rdata::{AllRecordData, Dnskey, Ds};
 
 use crate::anchors::Anchor;
@@ -228,7 +226,7 @@ fn keys_of(
     }
     let is_entry = |key: &&Key| {
         trusted.iter().any(|trusted| trusted == &key.dnskey)
-            || usable.iter().any(|ds| matches_key(ds, name, key))
+            || usable.iter().any(|ds| key.matches(ds, name))
     };
     let entries: Vec<Key> = keys.iter().filter(is_entry).cloned().collect();
     if entries.is_empty() {
@@ -267,28 +265,6 @@ fn usable(ds: &[Ds<Bytes>], with_sha1: bool) -> Result<Vec<Ds<Bytes>>, ExtendedE
         .cloned()
         .collect();
     if weak.is_empty() { Err(ExtendedErrorCode::UNSUPPORTED_DS_DIGEST_TYPE) } else { Ok(weak) }
-}
-
-/// True if a DS record is of this key (RFC 4034 §5.1.4, §5.2).
-fn matches_key(ds: &Ds<Bytes>, name: &Name, key: &Key) -> bool {
-    if ds.key_tag() != key.tag
-        || ds.algorithm() != key.dnskey.algorithm()
-        || !key.dnskey.is_zone_key()
-    {
-        return false;
-    }
-    let kind = match ds.digest_type() {
-        DigestAlgorithm::SHA1 => DigestType::Sha1,
-        DigestAlgorithm::SHA256 => DigestType::Sha256,
-        DigestAlgorithm::SHA384 => DigestType::Sha384,
-        _ => return false,
-    };
-    let mut rdata = Vec::new();
-    let Ok(()) = key.dnskey.compose_canonical_rdata(&mut rdata);
-    let mut digest = DigestBuilder::new(kind);
-    digest.update(name.as_slice());
-    digest.update(&rdata);
-    digest.finish().as_ref() == ds.digest().as_ref()
 }
 
 fn as_ds(data: &crate::rrset::Data) -> Option<&Ds<Bytes>> {
