@@ -57,10 +57,23 @@ impl Settings {
     }
 
     /// Warns of domains with separate upstreams that are validated. If the domain does not exist in the public DNS, the
-    /// signed zone above it proves that, and all answers are bogus.
+    /// signed zone above it proves that, and all answers are bogus. There is no warning for the root domain, or for a
+    /// domain at or below a negative trust anchor.
     fn validated_forwards(&self) -> Vec<String> {
+        let canonical = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
+        let negative = &self.config.dnssec.negative_trust_anchors;
+        let is_exempt = |domain: &str| {
+            domain.is_empty()
+                || negative.iter().any(|anchor| {
+                    let above = domain.strip_suffix(&canonical(anchor.get_ref().domain()));
+                    above.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+                })
+        };
         let is_validated = |forward: &&ForwardKeys| {
-            self.validator.is_some() && forward.validate && !forward.upstreams.is_empty()
+            self.validator.is_some()
+                && forward.validate
+                && !forward.upstreams.is_empty()
+                && !is_exempt(&canonical(forward.domain.get_ref()))
         };
         let warning = |forward: &ForwardKeys| {
             format!(
@@ -194,18 +207,24 @@ mod tests {
 
     #[test]
     fn validated_private_domains_are_named_with_their_line() {
-        for (validate, of_forward, upstreams, warns) in [
-            (true, "", "['own']", true),
-            (true, "validate = false", "['own']", false),
-            (true, "", "[]", false),
-            (false, "", "['own']", false),
+        for (validate, negative, of_forward, upstreams, warns) in [
+            (true, "", "", "['own']", true),
+            (true, "", "validate = false", "['own']", false),
+            (true, "", "", "[]", false),
+            (false, "", "", "['own']", false),
+            (true, "'corp.example'", "", "['own']", false),
+            (true, "{ domain = 'EXAMPLE.', until = 2090-01-01T00:00:00Z }", "", "['own']", false),
+            (true, "'p.example', 'www.corp.example'", "", "['own']", true),
         ] {
             let text = format!(
-                "[dnssec]\nvalidate = {validate}\n[[upstream]]\nname = 'own'\naddress = '192.0.2.9'\n\
-                 [[forward]]\ndomain = 'corp.example'\nupstreams = {upstreams}\n{of_forward}\n"
+                "[dnssec]\nvalidate = {validate}\nnegative-trust-anchors = [{negative}]\n\
+                 [[upstream]]\nname = 'own'\naddress = '192.0.2.9'\n\
+                 [[forward]]\ndomain = 'corp.example'\nupstreams = {upstreams}\n{of_forward}\n\
+                 [[forward]]\ndomain = '.'\nupstreams = ['own']\n"
             );
             let found = warnings(&text).concat();
-            assert_eq!(found.contains("test.toml:7: corp.example is validated"), warns, "{found}");
+            assert_eq!(found.contains("test.toml:8: corp.example is validated"), warns, "{found}");
+            assert!(!found.contains(": . is validated"), "{found}");
         }
     }
 
