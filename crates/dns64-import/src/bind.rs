@@ -5,6 +5,8 @@
 //! statements exclude it. Clients with the same statements become one group. BIND queries for A records only after an
 //! answer without AAAA records, and never after an error.
 
+mod dnssec;
+
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -21,7 +23,7 @@ use super::files::{DEEPEST, called};
 use super::notes::Location;
 use super::prefix;
 use super::statements::{Statement, Style, parse};
-use super::values::{mebibytes, seconds, socket};
+use super::values::{is_no, mebibytes, seconds, socket};
 
 /// AAAA records that BIND excludes if a `dns64` statement has no `exclude` (RFC 6147 §5.1.4).
 const EXCLUDED: &str = "::ffff:0.0.0.0/96";
@@ -32,6 +34,7 @@ const DAY: u64 = 86_400;
 const IDLE: &[&str] = &[
     "acl",
     "controls",
+    "dnssec-policy",
     "http",
     "key",
     "logging",
@@ -49,7 +52,6 @@ const IDLE_OPTIONS: &[&str] = &[
     "allow-update",
     "also-notify",
     "auth-nxdomain",
-    "bindkeys-file",
     "cookie",
     "directory",
     "dump-file",
@@ -60,7 +62,6 @@ const IDLE_OPTIONS: &[&str] = &[
     "interface-interval",
     "key-directory",
     "lock-file",
-    "managed-keys-directory",
     "max-udp-size",
     "memstatistics",
     "minimal-",
@@ -78,7 +79,6 @@ const IDLE_OPTIONS: &[&str] = &[
     "session-key",
     "statistics-file",
     "transfer",
-    "trust-anchor-telemetry",
     "version",
 ];
 
@@ -93,6 +93,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     let all = || options.iter().flat_map(|options| options.body());
     let port = all().find(|option| option.name() == "port").and_then(Statement::argument);
     let port = port.and_then(|port| port.parse().ok()).unwrap_or(53);
+    dnssec::import(file, &statements, draft);
     let mut reader = Reader {
         draft,
         acls,
@@ -120,10 +121,6 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     if has_empty_zones {
         let why = "BIND answers the reverse zones of private addresses itself; set local-zones = true for the same";
         reader.draft.notes.answers(&Location::new(&called(file), 1), "empty-zones-enable yes", why);
-    }
-    if all().all(|option| option.name() != "dnssec-validation") {
-        let why = "BIND validates by default; dns64d does not: use a validating upstream";
-        reader.draft.notes.answers(&Location::new(&called(file), 1), "dnssec-validation", why);
     }
     let nowhere = Location::new(&called(file), 1);
     let location = options.first().map_or(nowhere, |options| options.location.clone());
@@ -175,7 +172,8 @@ impl Reader<'_> {
                 &statement.written(),
                 "dns64d has no views: add a [[group]] for its clients",
             ),
-            "trust-anchors" | "trusted-keys" | "managed-keys" | "server" => {
+            name if dnssec::ANCHORS.contains(&name) => (),
+            "server" => {
                 notes.nothing(
                     &statement.location,
                     &statement.written(),
@@ -231,11 +229,7 @@ impl Reader<'_> {
             }
             "recursion" if is_no(word) => self.lost(option, "dns64d always forwards"),
             "recursion" => (),
-            "dnssec-validation" if is_no(word) => (),
-            "dnssec-validation" => self.lost(
-                option,
-                "validation is off in dns64d; to turn it on, set validate in [dnssec]",
-            ),
+            _ if dnssec::option(option, self.draft) => (),
             name if IDLE_OPTIONS.iter().any(|idle| name.starts_with(idle)) => self.idle(option),
             _ => self.lost(option, "dns64d has no equivalent"),
         }
@@ -546,10 +540,6 @@ fn excluded() -> Addresses {
     IpNet::from(network).into()
 }
 
-fn is_no(word: &str) -> bool {
-    matches!(word, "no" | "false" | "0" | "none" | "off")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -595,19 +585,5 @@ mod tests {
         let (_, result) =
             imported(&format!("dns64 64:ff9b::/96 {{ mapped {{ {mapped} }}; }};\n{of_one}"));
         assert!(matches!(result, Err(ImportError::TooLong { .. })), "{result:?}");
-    }
-
-    #[test]
-    fn validation_is_lost_by_default_as_well() {
-        let cases =
-            [("", true), ("dnssec-validation auto;", true), ("dnssec-validation no;", false)];
-        for (options, is_lost) in cases {
-            let (draft, result) = imported(options);
-            result.unwrap();
-            let notes = draft.notes.into_vec();
-            let mut lost = notes.iter().filter(|note| note.changes_answers());
-            let found = lost.any(|note| note.to_string().contains("dnssec-validation"));
-            assert_eq!(found, is_lost, "{options}");
-        }
     }
 }

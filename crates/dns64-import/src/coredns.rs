@@ -80,6 +80,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
         }
     }
     let location = Location::new(&called(file), 1);
+    draft.dnssec.set_validate(false, Origin::new(&location, "CoreDNS does not validate"));
     let everybody = || Located {
         value: Addresses::all(),
         origin: Origin::new(&location, "no acl: all clients"),

@@ -10,8 +10,10 @@ use net::address::ServiceAddr;
 use toml::Value;
 
 use super::addresses::Addresses;
-use super::notes::{Location, Notes, shortened};
+use super::notes::Notes;
+pub(super) use super::origin::{Located, Origin};
 use super::prefix::WELL_KNOWN;
+use super::validation::DnssecDraft;
 
 /// Maximum number of worker threads of dns64d, which stores one bit for each thread in a 64-bit
 /// word.
@@ -21,33 +23,6 @@ pub const MAX_THREADS: usize = 64;
 /// addresses of the server. Returns true if this server would itself receive queries to the address
 /// in the second argument.
 pub type IsOwn = fn(&[ServiceAddr], ServiceAddr) -> bool;
-
-/// A value with the setting of the imported configuration from which it was derived.
-#[derive(Clone, Debug)]
-pub(super) struct Located<T> {
-    pub value: T,
-    pub origin: Origin,
-}
-
-/// Source line and text of a setting. The text is shortened, because it may be as long as a file, and may be copied for
-/// many groups.
-#[derive(Clone, Debug)]
-pub(super) struct Origin {
-    pub location: Location,
-    pub words: String,
-}
-
-impl Origin {
-    pub(super) fn new(location: &Location, words: impl Into<String>) -> Origin {
-        let words: String = words.into();
-        Origin { location: location.clone(), words: shortened(&words) }
-    }
-
-    /// Returns the comment that precedes the setting in the resulting configuration.
-    fn comment(&self) -> String {
-        format!("# {}: {}\n", self.location, self.words)
-    }
-}
 
 /// A DNS64 prefix.
 #[derive(Clone, Debug)]
@@ -99,6 +74,8 @@ pub(super) struct Group {
 pub(super) struct Forward {
     pub domain: String,
     pub upstreams: Vec<ServiceAddr>,
+    /// False if the imported server does not validate answers for this domain, although it validates others.
+    pub validate: bool,
     pub origin: Origin,
 }
 
@@ -140,6 +117,9 @@ pub(super) struct Draft {
     /// Upstreams for the root domain, that is, for all names that no [`Forward`] covers.
     pub upstreams: Vec<Located<ServiceAddr>>,
     pub forwards: Vec<Forward>,
+    /// Setting because of which answers of the root domain's upstreams are not validated.
+    unvalidated_root: Option<Origin>,
+    pub dnssec: DnssecDraft,
     /// Zones that dns64d answers locally (`local-zones`); `None` for dns64d's default.
     pub local_zones: Option<Located<Value>>,
     /// Domains that dns64d would answer locally by default, but whose queries must go to the root domain's upstreams.
@@ -228,6 +208,12 @@ impl Draft {
                 self.notes.answers(&origin.location, &origin.words, why);
                 None
             }
+            // dns64d rejects this label, because a domain covers all names below it.
+            _ if text.split('.').any(|label| label == "*") => {
+                let why = format!("'{text}' has the label '*'");
+                self.notes.answers(&origin.location, &origin.words, why);
+                None
+            }
             Ok(_) => {
                 let name = text.trim_end_matches('.').to_ascii_lowercase();
                 Some(if name.is_empty() { ".".to_owned() } else { name })
@@ -267,6 +253,17 @@ impl Draft {
     /// Adds upstreams for a domain; `.` is the root domain. If this function is called several times for a domain, the
     /// first list of upstreams applies. If a later list is different, a note is added.
     pub(super) fn forward(&mut self, domain: &str, upstreams: &[ServiceAddr], origin: &Origin) {
+        self.forward_with(domain, upstreams, true, origin);
+    }
+
+    /// Adds upstreams for a domain, as [`Draft::forward`] does. If `validate` is false, their answers are not validated.
+    pub(super) fn forward_with(
+        &mut self,
+        domain: &str,
+        upstreams: &[ServiceAddr],
+        validate: bool,
+        origin: &Origin,
+    ) {
         let Some(domain) = self.domain(domain, origin) else { return };
         let before: Vec<ServiceAddr> = if domain == "." {
             self.upstreams.iter().map(|located| located.value).collect()
@@ -282,9 +279,10 @@ impl Draft {
         } else if domain == "." {
             let located = |&value: &ServiceAddr| Located { value, origin: origin.clone() };
             self.upstreams.extend(upstreams.iter().map(located));
+            self.unvalidated_root = (!validate).then(|| origin.clone());
         } else {
             let (upstreams, origin) = (upstreams.to_vec(), origin.clone());
-            self.forwards.push(Forward { domain, upstreams, origin });
+            self.forwards.push(Forward { domain, upstreams, validate, origin });
         }
     }
 
@@ -309,9 +307,43 @@ impl Draft {
                 let why = "dns64d answers it locally; add a [[forward]] for it";
                 self.notes.answers(&origin.location, &origin.words, why);
             } else {
-                self.forwards.push(Forward { domain, upstreams: upstreams.clone(), origin });
+                let upstreams = upstreams.clone();
+                self.forwards.push(Forward { domain, upstreams, validate: true, origin });
             }
         }
+    }
+
+    /// Adds a negative trust anchor. For an invalid name, adds a note.
+    pub(super) fn add_negative_anchor(&mut self, domain: &str, origin: Origin) {
+        if let Some(domain) = self.domain(domain, &origin) {
+            self.dnssec.add_negative(domain, origin);
+        }
+    }
+
+    /// Adds a note on a DNSSEC option that is not carried over. `effect` is its effect on answers, or `None` if it has none.
+    /// Without validation, no such option affects answers.
+    pub(super) fn dnssec_option(&mut self, option: &Origin, effect: Option<&str>) {
+        let Origin { location, words } = option;
+        match effect {
+            _ if !self.dnssec.validates() => {
+                self.notes.nothing(location, words, "validation is off");
+            }
+            Some(why) => self.notes.answers(location, words, why),
+            None => self.notes.nothing(location, words, "dns64d does not need it"),
+        }
+    }
+
+    /// Turns validation off if the imported server does not validate the answers of the root domain's upstreams. In
+    /// dns64d, a domain cannot be validated without the root.
+    fn resolve_unvalidated_root(&mut self) {
+        let Some(root) = self.unvalidated_root.take().filter(|_| self.dnssec.validates()) else {
+            return;
+        };
+        for Forward { origin, .. } in self.forwards.iter().filter(|forward| forward.validate) {
+            let why = "it is validated, and the root domain is not; dns64d validates neither";
+            self.notes.answers(&origin.location, &origin.words, why);
+        }
+        self.dnssec.set_validate(false, root);
     }
 
     /// Removes upstreams that cannot be queried: those with port 0, link-local addresses without an
@@ -364,6 +396,8 @@ impl Draft {
         self.remove_unusable_listen();
         self.remove_unusable_upstreams(is_own);
         self.add_root_forwards();
+        self.resolve_unvalidated_root();
+        self.dnssec.resolve(&mut self.notes);
         let number = |settings: &[Setting], key| {
             let setting = settings.iter().find(|known| (known.table, known.key) == ("cache", key));
             setting.and_then(|known| known.value.as_integer())
@@ -388,6 +422,7 @@ impl Draft {
         self.write_head(&mut text);
         self.write_table(&mut text, "dns64", |text| write_translation(text, &self.translation));
         self.write_access(&mut text);
+        self.dnssec.write(&mut text);
         for table in ["local", "cache", "limits", "forwarding"] {
             self.write_table(&mut text, table, |_| ());
         }
@@ -492,11 +527,12 @@ impl Draft {
             );
         }
         if !self.forwards.is_empty() && !root.is_empty() {
-            write_forward(&mut body, ".", &root);
+            write_forward(&mut body, ".", &root, true);
         }
         for forward in &self.forwards {
             body += &forward.origin.comment();
-            write_forward(&mut body, &forward.domain, &forward.upstreams);
+            let validate = forward.validate || !self.dnssec.validates();
+            write_forward(&mut body, &forward.domain, &forward.upstreams, validate);
         }
         if root.is_empty() {
             // Upstreams for individual domains are commented out. Without an upstream for the root
@@ -524,10 +560,13 @@ const OPEN: &str = "\
 
 ";
 
-fn write_forward(text: &mut String, domain: &str, upstreams: &[ServiceAddr]) {
+/// Writes a `[[forward]]` entry. The key `validate` is written only if it is false.
+fn write_forward(text: &mut String, domain: &str, upstreams: &[ServiceAddr], validate: bool) {
     let names = upstreams.iter().map(|address| Value::String(address.to_string()));
     let names = Value::Array(names.collect());
-    let _ = writeln!(text, "[[forward]]\ndomain = {}\nupstreams = {names}\n", quoted(domain));
+    let validate = if validate { "" } else { "validate = false\n" };
+    let domain = quoted(domain);
+    let _ = writeln!(text, "[[forward]]\ndomain = {domain}\nupstreams = {names}\n{validate}");
 }
 
 fn write_translation(text: &mut String, translation: &Translation) {

@@ -9,8 +9,8 @@
 //!
 //! The result reproduces the behaviour of the other server, and not only the text of its file. If a default of the
 //! other server differs from that of dns64d, the other server's default is written to the result. Such defaults
-//! concern, for example, which AAAA records are ignored, whether A records are queried after errors, and whether the
-//! well-known prefix may embed private addresses. An unknown option is assumed to affect answers.
+//! concern, for example, which AAAA records are ignored, whether A records are queried after errors, whether answers are
+//! validated with DNSSEC, and whether the well-known prefix may embed private addresses. An unknown option is assumed to affect answers.
 //!
 //! The crate `dns64` depends on this crate, and checks each result with its configuration code. Limits that both crates
 //! need are therefore defined here.
@@ -27,11 +27,13 @@ mod local_zones;
 mod lua;
 mod mtd64_ng;
 mod notes;
+mod origin;
 mod powerdns;
 mod prefix;
 mod statements;
 mod tree;
 mod unbound;
+mod validation;
 mod values;
 
 use std::path::Path;

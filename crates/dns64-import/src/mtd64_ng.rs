@@ -73,6 +73,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     {
         draft.listen_at(ServiceAddr::new(ip, port), Origin::new(&location, "all addresses"));
     }
+    draft.dnssec.set_validate(false, Origin::new(&location, "mtd64-ng does not validate"));
     let origin = Origin::new(&location, "all clients");
     draft.access = Some(Located { value: Addresses::all(), origin });
     Ok(())

@@ -16,6 +16,19 @@ pub(super) fn socket(text: &str, port: u16) -> Option<ServiceAddr> {
     Some(ServiceAddr::new(host.parse::<HostAddr>().ok()?, port))
 }
 
+/// True for the words that mean "no" in the configuration of BIND.
+pub(super) fn is_no(word: &str) -> bool {
+    matches!(word, "no" | "false" | "0" | "none" | "off")
+}
+
+/// True if a DNSSEC algorithm, given by its mnemonic or number, is one that dns64d validates: 8, 10, 13, 14 or 15.
+pub(super) fn is_validated_algorithm(word: &str) -> bool {
+    const NAMES: [&str; 5] =
+        ["RSASHA256", "RSASHA512", "ECDSAP256SHA256", "ECDSAP384SHA384", "ED25519"];
+    matches!(word, "8" | "10" | "13" | "14" | "15")
+        || NAMES.iter().any(|name| name.eq_ignore_ascii_case(word))
+}
+
 /// Parses a size in octets, such as `64m`, `1G` or `4096`. Returns MiB, rounded up.
 pub(super) fn mebibytes(text: &str) -> Option<u64> {
     let lower = text.trim().to_ascii_lowercase();
