@@ -34,6 +34,13 @@ pub fn standard_local_zones() -> impl Iterator<Item = String> {
         .chain(ipv6.map(|network| format!("{network}.ip6.arpa")))
 }
 
+/// True if `zone` is one of the reverse zones that the options `unblock-lan-zones` and `insecure-lan-zones` of Unbound
+/// apply to: all except those of loopback.
+pub(super) fn is_lan_reverse_zone(zone: &str) -> bool {
+    let is_loopback = zone == "127.in-addr.arpa" || zone.starts_with("1.0.0.0.0.0.0.0.");
+    !is_loopback && (zone.ends_with(".in-addr.arpa") || zone.ends_with(".ip6.arpa"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

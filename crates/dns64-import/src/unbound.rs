@@ -4,6 +4,7 @@
 //! exclude. It queries for A records even after errors, and ignores the DO bit.
 
 mod clauses;
+mod dnssec;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -17,7 +18,7 @@ use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Located, Origin, PrefixDraft};
 use super::error::ImportError;
 use super::files::called;
-use super::local_zones::standard_local_zones;
+use super::local_zones::{is_lan_reverse_zone, standard_local_zones};
 use super::notes::Location;
 use super::prefix;
 use super::values::{mebibytes, seconds, socket};
@@ -88,6 +89,7 @@ const FIXED: [&str; 3] = ["localhost", "invalid", "onion"];
 /// Converts an unbound.conf. The result is added to `draft`.
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let clauses = Clauses::of(file)?;
+    let directory = clauses.directory.clone();
     let mut server = Clause {
         location: Location::new(&called(file), 1),
         name: "server".into(),
@@ -107,6 +109,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
             ),
         }
     }
+    dnssec::import(&server, &directory, draft);
     translation(&server, draft);
     local_zones(&server, draft);
     listen(&server, draft);
@@ -157,9 +160,7 @@ fn forward_zone(clause: &Clause, server: &Clause, draft: &mut Draft) {
 /// Converts the settings of the dns64 module, if the module is enabled.
 fn translation(server: &Clause, draft: &mut Draft) {
     let modules = server.find("module-config");
-    let Some(modules) =
-        modules.filter(|entry| entry.values.iter().any(|value| has(value, "dns64")))
-    else {
+    let Some(modules) = modules.filter(|entry| entry.has_word("dns64")) else {
         return;
     };
     let (prefix, origin) = match server.find("dns64-prefix") {
@@ -188,11 +189,6 @@ fn translation(server: &Clause, draft: &mut Draft) {
     }
 }
 
-/// True if the list `modules` contains `module`.
-fn has(modules: &str, module: &str) -> bool {
-    modules.split_whitespace().any(|word| word == module)
-}
-
 /// Converts the built-in local zones. A `local-zone` with the name of a built-in zone replaces that zone. A
 /// `local-zone` may also have a name below a built-in zone. If the type of the `local-zone` does not block resolution,
 /// its names are resolved, although the built-in zone contains them.
@@ -215,7 +211,7 @@ fn local_zones(server: &Clause, draft: &mut Draft) {
     let is_kept = |zone: &String| {
         (zone != "local" || blocks_local)
             && opened.iter().all(|(name, _)| name != zone)
-            && !(unblocked.is_some() && is_of_lan(zone))
+            && !(unblocked.is_some() && is_lan_reverse_zone(zone))
     };
     let mut kept: Vec<String> = standard_local_zones().filter(is_kept).collect();
     let is_standard = kept.len() + usize::from(!blocks_local) == standard_local_zones().count();
@@ -256,13 +252,6 @@ fn shadowed_forwards(local: &[String], opened: &[(String, &Entry)], draft: &mut 
             draft.notes.answers(&forward.origin.location, &forward.origin.words, why);
         }
     }
-}
-
-/// True if `unblock-lan-zones` removes this built-in zone. The option removes all reverse zones
-/// except those of loopback.
-fn is_of_lan(zone: &str) -> bool {
-    let is_loopback = zone == "127.in-addr.arpa" || zone.starts_with("1.0.0.0.0.0.0.0.");
-    !is_loopback && (zone.ends_with(".in-addr.arpa") || zone.ends_with(".ip6.arpa"))
 }
 
 fn is_at_or_below(name: &str, zone: &str) -> bool {
@@ -374,15 +363,7 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
         key if key.starts_with("serve-expired") => (),
         // The type `nodefault` only removes a built-in local zone, and these zones have already been converted.
         "local-zone" if entry.values.last().is_some_and(|kind| kind == "nodefault") => (),
-        "auto-trust-anchor-file" | "trust-anchor-file" | "trust-anchor" | "trusted-keys-file" => {
-            let validates = server
-                .find("module-config")
-                .is_none_or(|entry| entry.values.iter().any(|value| has(value, "validator")));
-            if validates {
-                let why = "validation is off in dns64d; to turn it on, set validate in [dnssec]";
-                draft.notes.answers(&entry.location, &entry.written(), why);
-            }
-        }
+        _ if dnssec::setting(entry, draft) => (),
         key if IDLE.iter().any(|idle| key.starts_with(idle)) || key == "username" => {
             draft.notes.nothing(&entry.location, &entry.written(), "dns64d does not need it");
         }

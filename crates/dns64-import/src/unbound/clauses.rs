@@ -48,6 +48,11 @@ impl Entry {
     pub(super) fn is_yes(&self) -> bool {
         self.value() == "yes"
     }
+
+    /// True if one of the values, which may be lists of words, contains this word.
+    pub(super) fn has_word(&self, word: &str) -> bool {
+        self.values.iter().flat_map(|value| value.split_whitespace()).any(|known| known == word)
+    }
 }
 
 /// A clause of an unbound.conf, such as `server:`, with its entries.
