@@ -4,6 +4,7 @@
 //! In `allow-from`, the most specific network decides. PowerDNS Recursor has no list of AAAA records to exclude. It
 //! ignores the DO bit.
 
+mod dnssec;
 mod settings;
 
 use std::net::Ipv4Addr;
@@ -77,7 +78,6 @@ const IDLE: &[&str] = &[
     "no-shuffle",
     "non-",
     "nothing-below-nxdomain",
-    "nsec3-",
     "packetcache-",
     "pdns-distributes-queries",
     "processes",
@@ -96,7 +96,6 @@ const IDLE: &[&str] = &[
     "server-",
     "setgid",
     "setuid",
-    "signature-",
     "single-socket",
     "snmp-",
     "socket-",
@@ -120,6 +119,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     if settings.iter().all(|setting| setting.key != "dns64-prefix") {
         draft.notes.nothing(&location, "dns64-prefix", "there is none: translation is off");
     }
+    dnssec::import(&settings, file, draft);
     reverse_zones(&settings, &location, draft);
     queries_without_rd(&settings, &location, draft);
     let port = settings.iter().rev().find(|setting| setting.key == "local-port");
@@ -214,14 +214,8 @@ fn carry(setting: &Setting, port: u16, draft: &mut Draft) {
             let times = value.parse::<u64>().unwrap_or(0);
             draft.serve_stale(times.saturating_mul(30), setting.origin());
         }
-        "dnssec" if matches!(value, "off" | "process-no-validate") => (),
-        "dnssec" => lost(
-            setting,
-            "validation is off in dns64d; to turn it on, set validate in [dnssec]",
-            draft,
-        ),
-        "lua-config-file"
-        | "lua-dns-script"
+        _ if dnssec::setting(setting, draft) => (),
+        "lua-dns-script"
         | "auth-zones"
         | "forward-zones-file"
         | "etc-hosts-file"

@@ -141,7 +141,12 @@ fn of_yaml(file: &Path, settings: &mut Vec<Setting>, depth: usize) -> Result<(),
                 continue;
             }
             let key = old_name(section, key);
-            let values = node.elements().iter().map(old_value).collect();
+            let elements = node.elements().iter();
+            let values = match key.as_str() {
+                "trustanchors" => elements.flat_map(trust_anchors).collect(),
+                "negative-trustanchors" => elements.map(name_of).collect(),
+                _ => elements.map(old_value).collect(),
+            };
             // A list in an included file extends the list of the earlier files.
             let adds = depth > 0 && matches!(node.value, tree::Value::List(_));
             add(settings, Setting { location: node.location.clone(), key, values }, adds);
@@ -165,11 +170,23 @@ fn old_name(section: &str, key: &str) -> String {
         ("recordcache", "max_entries") => "max-cache-entries".into(),
         ("packetcache", _) => format!("packetcache-{}", key.replace('_', "-")),
         ("dnssec", "validation") => "dnssec".into(),
+        ("dnssec", "disabled_algorithms") => "dnssec-disabled-algorithms".into(),
         ("logging", _) => format!("log-{}", key.replace('_', "-")),
         ("webservice", _) => format!("webserver-{}", key.replace('_', "-")),
         ("ecs" | "snmp" | "carbon" | "nod", _) => format!("{section}-{}", key.replace('_', "-")),
         _ => key.replace('_', "-"),
     }
+}
+
+/// Converts the trust anchors of a zone, `{ name: Z, dsrecords: [D] }`, to DS records in the form of a zone file.
+fn trust_anchors(node: &Node) -> Vec<String> {
+    let records = node.get("dsrecords").map(Node::elements).unwrap_or_default();
+    records.iter().map(|record| format!("{} IN DS {}", name_of(node), record.written())).collect()
+}
+
+/// Returns the name of a negative trust anchor or a zone, `{ name: Z }`.
+fn name_of(node: &Node) -> String {
+    node.get("name").unwrap_or(node).written()
 }
 
 /// Converts a value of recursor.yml to the form in recursor.conf: `{ zone: Z, forwarders: [A, B] }`
