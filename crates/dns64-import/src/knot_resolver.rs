@@ -5,6 +5,8 @@
 //! If one record of an RRset is excluded, the whole RRset is ignored. Knot Resolver queries for A records only after an
 //! answer without AAAA records.
 
+mod dnssec;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
@@ -21,8 +23,6 @@ use super::prefix;
 use super::tree::{self, Node, Value};
 use super::values::{mebibytes, seconds, socket};
 
-/// Text of the note about DNSSEC validation, which Knot Resolver enables by default.
-const NO_VALIDATION: &str = "validation is off in dns64d; to turn it on, set validate in [dnssec]";
 /// Addresses of AAAA records that the dns64 module excludes by default.
 const DEFAULT_EXCLUDE: &str = "::ffff/96";
 /// Modules of Knot Resolver that do not affect answers.
@@ -30,6 +30,8 @@ const IDLE_MODULES: &[&str] = &[
     "bogus_log",
     "detect_time_jump",
     "detect_time_skew",
+    "ta_signal_query",
+    "ta_update",
     "edns_keepalive",
     "graphite",
     "http",
@@ -50,13 +52,12 @@ const IDLE_CALLS: &[&str] =
 pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> {
     let location = Location::new(&called(file), 1);
     if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
-        yaml(&tree::yaml(file)?, draft);
+        let root = tree::yaml(file)?;
+        dnssec::import_yaml(&root, file, draft);
+        yaml(&root, draft);
     } else {
         let statements = lua::parse(file)?;
-        let is_removal = |statement: &Statement| matches!(statement, Statement::Call(node) if parts(node).0 == "trust_anchors.remove");
-        if !statements.iter().any(is_removal) {
-            draft.notes.answers(&location, "DNSSEC", NO_VALIDATION);
-        }
+        dnssec::import_lua(&statements, file, draft);
         for statement in &statements {
             match statement {
                 Statement::Call(node) => call(node, draft),
@@ -119,7 +120,10 @@ fn call(node: &Node, draft: &mut Draft) {
             draft.set_number("limits", "tcp-pipeline", value, origin);
         }
         "policy.add" => policy(node, arguments, draft),
-        "trust_anchors.remove" => (),
+        name if dnssec::is_call(name) => (),
+        "modules.unload" if arguments.iter().flat_map(Node::elements).all(is_idle_module) => {
+            draft.notes.nothing(&node.location, &written, "dns64d does not need it");
+        }
         "view:addr" | "view.addr" => {
             lost(draft, node, &written, "add the clients to [access], or to a [[group]]");
         }
@@ -132,6 +136,12 @@ fn call(node: &Node, draft: &mut Draft) {
         }
         _ => lost(draft, node, &written, "dns64d has no equivalent"),
     }
+}
+
+/// True for the name of a module that does not affect answers, or the module for root key sentinels (RFC 8509), which
+/// dns64d does not have.
+fn is_idle_module(module: &Node) -> bool {
+    module.text().is_some_and(|name| name == "ta_sentinel" || IDLE_MODULES.contains(&name))
 }
 
 fn assignment(path: &str, node: &Node, draft: &mut Draft) {
@@ -157,6 +167,9 @@ fn assignment(path: &str, node: &Node, draft: &mut Draft) {
             }
         }
         "cache.size" => cache(node, &written, draft),
+        path if dnssec::is_idle(path) => {
+            draft.notes.nothing(&node.location, &written, "dns64d does not need it");
+        }
         _ => lost(draft, node, &written, "dns64d has no equivalent"),
     }
 }
@@ -285,7 +298,11 @@ fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
         return;
     }
     let origin = Origin::new(&node.location, node.written());
-    domains.iter().for_each(|domain| draft.forward(domain, &upstreams, &origin));
+    // With STUB, answers are not validated.
+    let validate = action != "policy.STUB";
+    for domain in domains {
+        draft.forward_with(domain, &upstreams, validate, &origin);
+    }
 }
 
 /// Returns the domain names in the list of a policy: `policy.todnames({ … })` or `{ todname('…') }`.
@@ -302,13 +319,10 @@ fn domains(names: &Node) -> Option<Vec<&str>> {
 
 /// Converts the contents of a config.yaml of Knot Resolver 6.
 fn yaml(root: &Node, draft: &mut Draft) {
-    let validates = root.get("dnssec").and_then(Node::text) != Some("false");
-    if validates {
-        draft.notes.answers(&root.location, "dnssec", NO_VALIDATION);
-    }
     for (key, node) in root.entries() {
         let written = format!("{key}: {}", node.written());
         match key.as_str() {
+            // Converted by another function.
             "dnssec" => (),
             "network" => network_yaml(node, draft),
             "dns64" => dns64_yaml(node, draft),
@@ -409,6 +423,7 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
         let why = "dns64d only forwards to resolvers";
         return lost(draft, rule, &rule.written(), why);
     }
+    let validate = !rule.get("options").is_some_and(|options| is_off(options, "dnssec"));
     let mut upstreams = Vec::new();
     for server in rule.get("servers").map(Node::elements).unwrap_or_default() {
         let addresses = server.get("address").unwrap_or(server).elements();
@@ -428,7 +443,7 @@ fn forward_yaml(rule: &Node, draft: &mut Draft) {
     let origin = Origin::new(&rule.location, rule.written());
     for subtree in subtrees.iter().filter_map(Node::text) {
         if !upstreams.is_empty() {
-            draft.forward(subtree, &upstreams, &origin);
+            draft.forward_with(subtree, &upstreams, validate, &origin);
         }
     }
 }
