@@ -7,6 +7,8 @@ use std::path::PathBuf;
 
 use super::*;
 
+mod dnssec;
+
 /// Imports a file. The `is_own` function compares only the given addresses, and so does not depend
 /// on this host.
 fn import(file: &Path, source: Option<Source>) -> Result<Imported, ImportError> {
