@@ -61,7 +61,7 @@ impl AnchoredZone<'_> {
              chroot: \"\"\n  directory: \"{folder}\"\n  pidfile: \"{folder}/unbound.pid\"\n  use-syslog: no\n  \
              do-not-query-localhost: no\n  local-zone: \"test.\" nodefault\n  trust-anchor-file: \"{anchors}\"\n  \
              aggressive-nsec: no\n  harden-below-nxdomain: no\n  qname-minimisation: no\n  val-max-restart: 0\n  \
-             val-sig-skew-min: 0\n  val-sig-skew-max: 0\n  val-nsec3-keysize-iterations: \"4096 50\"\n  \
+             val-sig-skew-min: 0\n  val-sig-skew-max: 0\n  val-nsec3-keysize-iterations: \"1024 50 2048 50 4096 50\"\n  \
              do-ip6: no\n  trust-anchor-signaling: no\n  num-threads: 1\n{not_queried}remote-control:\n  control-enable: no\n\
              stub-zone:\n  name: \"{}\"\n  stub-addr: {}@{}\n",
             self.name,
@@ -115,8 +115,10 @@ const NOT_LOOPBACK: [&str; 8] = [
 fn delv_status(text: &str) -> Status {
     // A denial is printed as a failed resolution, followed by its verdict.
     let text = text.replace("resolution failed: ncache", "");
-    // After an alias, delv prints the verdict on each part.
-    match (text.contains("resolution failed"), text.contains("unsigned answer")) {
+    // After an alias, delv prints the verdict on each part. The verdict on a denial that failed is "pending validation".
+    let is_bogus =
+        ["resolution failed", "pending validation"].iter().any(|sign| text.contains(sign));
+    match (is_bogus, text.contains("unsigned answer")) {
         (true, _) => Status::Bogus,
         (false, true) => Status::Insecure,
         (false, false) if text.contains("fully validated") => Status::Secure,

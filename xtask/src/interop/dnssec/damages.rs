@@ -22,7 +22,7 @@ pub(super) struct Damage {
     pub(super) is_of_nsec3: bool,
 }
 
-/// What a damage changes. Names of owners are relative to `signed.test`.
+/// Changes that make up a damage. Names of owners are relative to `signed.test`.
 pub(super) enum Change {
     /// The signed zones.
     Zones(fn(&mut Zones, &Spares)),

@@ -1,7 +1,9 @@
 //! The cases in which delv and Unbound differ, each with the validator that dns64d follows and the reason.
 
+use dnssec_fuzz::Status;
+
 use super::Difference;
-use super::validators::{Status, Verdicts};
+use super::validators::Verdicts;
 use super::zones::Denial;
 
 /// Validator that dns64d follows.

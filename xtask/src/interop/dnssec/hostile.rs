@@ -166,7 +166,7 @@ fn rsa_key(octets: usize, tag: u16) -> Vec<u8> {
     data[modulus] |= 0xc0;
     let last = data.len() - 1;
     data[last] |= 1;
-    // These two octets make the tag the wanted one.
+    // These two octets give the key its tag.
     let at = modulus + 2;
     for word in 0..=u16::MAX {
         data[at..at + 2].copy_from_slice(&word.to_be_bytes());

@@ -6,13 +6,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use dnssec_fuzz::Status;
 use wire::rcode::Rcode;
 use wire::view::Message;
 
-use super::super::harness::{A, Bench, LIMIT, wait_for};
+use super::super::harness::{A, Bench, wait_for};
 use super::proxy::{Edit, query, run};
 use super::zones::{CHILD, Zones};
-use crate::process::{self, Server, at_the_same_time, free_port};
+use crate::process::{Server, at_the_same_time, free_port};
+use crate::validators::AnchoredZone;
 
 /// Names and types of the queries.
 pub(super) const QUERIES: &[(&str, &str, u16)] = &[
@@ -54,14 +56,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of delv processes at the same time. delv repeats queries for missing signatures, and then mostly waits.
 const DELV_AT_ONCE: usize = 6;
 
-/// Result of a validation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Status {
-    Secure,
-    Insecure,
-    Bogus,
-}
-
 /// Verdicts on one query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Verdicts {
@@ -70,45 +64,23 @@ pub(super) struct Verdicts {
     pub(super) delv: Status,
 }
 
-/// Trust anchors, in the forms of both files.
-pub(super) struct Anchors {
-    /// File with a DS record.
-    pub(super) ds: String,
-    /// File for delv.
-    pub(super) delv: String,
-}
-
-impl Anchors {
-    /// Writes the files for a DS record.
-    pub(super) fn new(bench: &Bench, ds: &str) -> Result<Anchors> {
-        let words: Vec<&str> = ds.split_whitespace().collect();
-        let [_, _, _, tag, algorithm, digest_type, digest @ ..] = words.as_slice() else {
-            anyhow::bail!("dnssec-dsfromkey: {ds}")
-        };
-        let digest = digest.concat();
-        let for_delv = format!(
-            "trust-anchors {{ signed.test. static-ds {tag} {algorithm} {digest_type} \"{digest}\"; }};\n"
-        );
-        Ok(Anchors { ds: bench.file("anchors", ds)?, delv: bench.file("delv.anchors", &for_delv)? })
-    }
-}
-
-/// Returns the verdicts of the three validators on each query. `folder` is a subfolder of the test's folder.
+/// Returns the verdicts of the three validators on each query. `folder` is a subfolder of the test's folder, and `ds` is
+/// the data of the DS record that is the trust anchor.
 pub(super) fn validate(
     bench: &Bench,
     folder: &str,
     zones: &Zones,
     edit: Option<Edit>,
-    anchors: &Anchors,
+    ds: &str,
 ) -> Result<Vec<Verdicts>> {
     let (_named, server) = authoritative(bench, folder, zones)?;
-    let Some(edit) = edit else { return by_all(bench, folder, server, anchors) };
+    let Some(edit) = edit else { return by_all(bench, folder, server, ds) };
     let socket = UdpSocket::bind(("127.0.0.1", free_port()?))?;
     let proxy = socket.local_addr()?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let running = scope.spawn(|| run(&socket, server, edit, &is_over));
-        let verdicts = by_all(bench, folder, proxy, anchors);
+        let verdicts = by_all(bench, folder, proxy, ds);
         is_over.store(true, Ordering::Relaxed);
         running.join().map_err(|_| anyhow::anyhow!("the proxy panicked"))??;
         verdicts
@@ -140,15 +112,21 @@ fn authoritative(bench: &Bench, folder: &str, zones: &Zones) -> Result<(Server, 
     Ok((named, SocketAddr::from(([127, 0, 0, 1], port))))
 }
 
-fn by_all(
-    bench: &Bench,
-    folder: &str,
-    server: SocketAddr,
-    anchors: &Anchors,
-) -> Result<Vec<Verdicts>> {
-    let ours = by_dns64d(bench, folder, server, anchors)?;
-    let theirs = by_unbound(bench, folder, server, anchors)?;
-    let delv = |(at, query)| by_delv(server, &anchors.delv, query).map(|status| (at, status));
+fn by_all(bench: &Bench, folder: &str, server: SocketAddr, ds: &str) -> Result<Vec<Verdicts>> {
+    let path = bench.path(folder);
+    let zone = AnchoredZone { folder: &path, name: "signed.test", ds, upstream: server };
+    zone.delv_anchors()?;
+    let ours = {
+        let (_dns64d, port) = zone.dns64d(&bench.dns64d_program())?;
+        by_queries(port)?
+    };
+    let theirs = {
+        let (_unbound, port) = zone.unbound()?;
+        by_queries(port)?
+    };
+    let delv = |(at, (name, rtype, _)): (usize, &(&str, &str, u16))| {
+        zone.delv(name, rtype).map(|status| (at, status))
+    };
     let delv = at_the_same_time(DELV_AT_ONCE, QUERIES.iter().enumerate(), delv);
     let mut delv: Vec<(usize, Status)> = delv.into_iter().collect::<Result<_>>()?;
     delv.sort_unstable_by_key(|(at, _)| *at);
@@ -159,50 +137,6 @@ fn by_all(
         Ok(Verdicts { dns64d, unbound: unbound.unwrap_or(delv), delv })
     })
     .collect()
-}
-
-fn by_dns64d(
-    bench: &Bench,
-    folder: &str,
-    server: SocketAddr,
-    anchors: &Anchors,
-) -> Result<Vec<Option<Status>>> {
-    let port = free_port()?;
-    let conf = format!(
-        "listen = ['127.0.0.1:{port}']\nthreads = 1\n[dns64]\nprefixes = []\n[dnssec]\nvalidate = true\n\
-         trust-anchors = '{}'\n[[upstream]]\naddress = '127.0.0.1'\nport = {}\n",
-        anchors.ds,
-        server.port()
-    );
-    let conf = bench.file(&format!("{folder}/dns64d.toml"), &conf)?;
-    let _dns64d = Server::start(bench.dns64d_program(), &["--config", &conf])?;
-    wait_for(&format!("127.0.0.1:{port}"), "ipv4only.arpa", A)?;
-    by_queries(port)
-}
-
-fn by_unbound(
-    bench: &Bench,
-    folder: &str,
-    server: SocketAddr,
-    anchors: &Anchors,
-) -> Result<Vec<Option<Status>>> {
-    let (port, path) = (free_port()?, bench.path(folder));
-    // The limit on NSEC3 iterations is that of dns64d. Without minimisation, Unbound sends the queries whose replies the
-    // proxy changes.
-    let conf = format!(
-        "server:\n  interface: 127.0.0.1\n  port: {port}\n  module-config: \"validator iterator\"\n  username: \"\"\n  \
-         chroot: \"\"\n  directory: \"{path}\"\n  pidfile: \"{path}/unbound.pid\"\n  use-syslog: no\n  num-threads: 1\n  \
-         do-not-query-localhost: no\n  local-zone: \"test.\" nodefault\n  trust-anchor-file: \"{}\"\n  \
-         aggressive-nsec: no\n  qname-minimisation: no\n  harden-below-nxdomain: no\n  val-max-restart: 0\n  \
-         val-nsec3-keysize-iterations: \"1024 50 2048 50 4096 50\"\nremote-control:\n  control-enable: no\n\
-         stub-zone:\n  name: \"signed.test\"\n  stub-addr: 127.0.0.1@{}\n",
-        anchors.ds,
-        server.port()
-    );
-    let conf = bench.file(&format!("{folder}/unbound.conf"), &conf)?;
-    let _unbound = Server::start("unbound", &["-d", "-c", &conf])?;
-    wait_for(&format!("127.0.0.1:{port}"), "localhost", A)?;
-    by_queries(port)
 }
 
 /// Sends all queries at once, and returns the result of each: SERVFAIL is bogus, and an answer with AD is secure. Without
@@ -228,27 +162,4 @@ fn by_queries(port: u16) -> Result<Vec<Option<Status>>> {
         });
     }
     Ok(results)
-}
-
-/// Returns delv's result for a query.
-fn by_delv(
-    server: SocketAddr,
-    anchors: &str,
-    (name, rtype, _): &(&str, &str, u16),
-) -> Result<Status> {
-    let port = server.port().to_string();
-    let args = ["@127.0.0.1", "-p", &port, "-a", anchors, "+root=signed.test", name, rtype];
-    let ran = process::run("delv", &args, LIMIT)?;
-    let text = ran.stdout + &ran.stderr;
-    // A denial is printed as a failed resolution, followed by its verdict.
-    let text = text.replace("resolution failed: ncache", "");
-    // After an alias, delv prints the verdict on each part. The verdict on a denial that failed is "pending validation".
-    let is_bogus =
-        ["resolution failed", "pending validation"].iter().any(|sign| text.contains(sign));
-    Ok(match (is_bogus, text.contains("unsigned answer")) {
-        (true, _) => Status::Bogus,
-        (false, true) => Status::Insecure,
-        (false, false) if text.contains("fully validated") => Status::Secure,
-        (false, false) => Status::Bogus,
-    })
 }
