@@ -213,9 +213,8 @@ impl Arena<'_> {
         let jobs = thread::available_parallelism().map_or(1, usize::from) * 2;
         let one = |&Verdicts { number, ours, unbound }: &Verdicts| {
             let delv = self.delv(number)?;
-            let may_be_insecure = ours == Status::Insecure
-                && unbound != ours
-                && self.fuzz.may_be_insecure(&self.fuzz.case(number));
+            let may_be_insecure =
+                unbound != ours && self.fuzz.may_be_insecure(&self.fuzz.case(number));
             Ok(Judged { number, ours, unbound, delv, may_be_insecure })
         };
         process::at_the_same_time(jobs, chosen.iter(), one).into_iter().collect()

@@ -119,7 +119,9 @@ fn verify_one(
         return Err(Fault::NoSignature);
     }
     let labels = set.owner.rrsig_label_count();
-    if signature.labels() > labels {
+    // A wildcard is in the zone that signed it.
+    let of_zone = signature.signer_name().rrsig_label_count();
+    if !(of_zone..=labels).contains(&signature.labels()) {
         return Err(Fault::Wrong);
     }
     let now = Timestamp::from(checks.now);

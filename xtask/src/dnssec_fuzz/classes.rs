@@ -14,7 +14,7 @@ pub(super) struct Judged {
     pub(super) ours: Status,
     pub(super) unbound: Status,
     pub(super) delv: Status,
-    /// True if dns64d's verdict is insecure and differs from Unbound's, and data of the case may be insecure.
+    /// True if the verdicts of dns64d and Unbound differ, and data of the case may be insecure.
     pub(super) may_be_insecure: bool,
 }
 
@@ -58,7 +58,31 @@ impl Classes {
 }
 
 /// True if dns64d differs from Unbound and delv, which agree. If a name is in an unsigned zone, or may be in one (Opt-Out),
-/// dns64d finds a damaged response insecure, and the others may find it bogus.
+/// validators disagree on whether a damaged response is insecure or bogus.
 fn is_fault(&(ours, unbound, delv, may_be_insecure): &Verdicts) -> bool {
-    unbound == delv && ours != unbound && !may_be_insecure
+    let is_secure = ours == Status::Secure || unbound == Status::Secure;
+    unbound == delv && ours != unbound && (is_secure || !may_be_insecure)
+}
+
+#[cfg(test)]
+mod tests {
+    use Status::{Bogus, Insecure, Secure};
+
+    use super::*;
+
+    #[test]
+    fn a_fault_is_a_verdict_of_dns64d_alone() {
+        for (verdicts, expected) in [
+            ((Secure, Bogus, Bogus, false), true),
+            ((Secure, Bogus, Bogus, true), true),
+            ((Secure, Bogus, Secure, false), false),
+            ((Bogus, Secure, Secure, true), true),
+            ((Bogus, Secure, Bogus, false), false),
+            ((Insecure, Bogus, Bogus, false), true),
+            ((Insecure, Bogus, Bogus, true), false),
+            ((Secure, Secure, Secure, false), false),
+        ] {
+            assert_eq!(is_fault(&verdicts), expected, "{verdicts:?}");
+        }
+    }
 }

@@ -145,12 +145,12 @@ fn mixed_data(scene: &mut Scene<'_>) -> bool {
     })
 }
 
-/// Adds a record. RRsets with two NSEC or SOA records or two aliases are left out: validators use different ones.
+/// Adds a record. RRsets with two proofs, SOA records or aliases are left out: validators use different ones.
 fn one_more(scene: &mut Scene<'_>) -> bool {
     let other = scene.some_name();
     let queried = scene.rtype;
     let is_alias = move |rtype| matches!(rtype, Rtype::CNAME | Rtype::DNAME) && rtype != queried;
-    let is_single = |set: &Set| matches!(set.rtype(), Rtype::NSEC | Rtype::SOA);
+    let is_single = |set: &Set| set.is_proof() || set.rtype() == Rtype::SOA;
     let is_wanted = |set: &Set| is_signed(set) && !is_single(set) && !is_alias(set.rtype());
     let Some(index) = scene.find(is_wanted) else { return false };
     let records = &mut scene.draft.sets[index].records;

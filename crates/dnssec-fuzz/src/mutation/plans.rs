@@ -83,8 +83,20 @@ fn period(scene: &mut Scene<'_>) -> bool {
     })
 }
 
+fn is_of_denial(rtype: Rtype) -> bool {
+    matches!(rtype, Rtype::SOA | Rtype::NSEC | Rtype::NSEC3)
+}
+
+fn has_alias(scene: &Scene<'_>) -> bool {
+    scene.draft.sets.iter().any(|set| matches!(set.rtype(), Rtype::CNAME | Rtype::DNAME))
+}
+
+/// Changes the signer, except of SOA records and proofs after an alias: some validators accept the signer of the alias.
 fn signer(scene: &mut Scene<'_>) -> bool {
     change(scene, |scene, plan| {
+        if is_of_denial(plan.covered) && has_alias(scene) {
+            return;
+        }
         let mut all = vec![scene.some_name(), name(ROOT), name("test"), TestName::root_vec()];
         all.extend(scene.signer.tree.zones.iter().map(|zone| zone.apex.clone()));
         all.extend(parent(&plan.signer));
@@ -127,8 +139,8 @@ fn other_key(scene: &mut Scene<'_>) -> bool {
     })
 }
 
-/// Signs with the key of another zone of the case, in most cases in its name. SOA records keep the signer: after an alias,
-/// some validators accept that of the alias.
+/// Signs with the key of another zone of the case, in most cases in its name. After an alias, SOA records and proofs keep
+/// the signer, because some validators accept that of the alias.
 fn key_of_other_zone(scene: &mut Scene<'_>) -> bool {
     let pool = scene.signer.pool;
     let zones: Vec<&Zone> =
@@ -139,7 +151,8 @@ fn key_of_other_zone(scene: &mut Scene<'_>) -> bool {
         plan.key = key.id;
         plan.tag = pool.dnskey(key.id, key.flags).key_tag();
         plan.algorithm = pool.algorithm(key.id);
-        if scene.rng.random_bool(0.8) && plan.covered != Rtype::SOA {
+        let is_kept = is_of_denial(plan.covered) && has_alias(scene);
+        if scene.rng.random_bool(0.8) && !is_kept {
             plan.signer = zone.apex.clone();
         }
     })

@@ -110,6 +110,17 @@ fn an_soa_record_signed_by_the_zone_above_is_bogus() {
 }
 
 #[test]
+fn an_soa_record_of_a_wildcard_above_the_zone_is_bogus() {
+    let world = world();
+    let zone = world.zone("example.test.");
+    let proof = zone.sign("www.example.test. NSEC x.example.test. AAAA");
+    let expanded = soa("example.test.").replacen("example.test.", "*.test.", 1);
+    let expanded = renamed(zone.sign(&expanded), "example.test.");
+    let response = response("www.example.test.", Rtype::A, &[], &[expanded, proof].concat());
+    assert_eq!(judged(&world, &response), bogus(Code::DNSSEC_BOGUS));
+}
+
+#[test]
 fn two_aliases_at_one_name_are_bogus() {
     let world = world();
     let zone = world.zone("example.test.");
