@@ -2,8 +2,7 @@
 
 use dnssec_fuzz::Status;
 
-use super::Difference;
-use super::validators::Verdicts;
+use super::validators::{Difference, Verdicts};
 use super::zones::Denial;
 
 /// Validator that dns64d follows.

@@ -22,7 +22,7 @@ use anyhow::{Context, Result, ensure};
 
 use self::damages::{Change, Damage, Spares, damages};
 use self::followed::is_expected;
-use self::validators::{QUERIES, Verdicts, validate};
+use self::validators::{Difference, QUERIES, Verdicts, validate};
 use self::zones::{Denial, Keys, Plan, Signer, Validity, Zones};
 use super::harness::Bench;
 use super::test::Test;
@@ -123,32 +123,6 @@ impl Trees {
             without_www,
         };
         Ok(Trees { signer, denial, keys, undamaged, spares })
-    }
-}
-
-/// A verdict that is not the same for all validators.
-struct Difference {
-    damage: &'static str,
-    query: String,
-    verdicts: Verdicts,
-}
-
-impl Difference {
-    /// True if dns64d agrees neither with delv nor with Unbound.
-    fn is_alone(&self) -> bool {
-        let Verdicts { dns64d, unbound, delv } = self.verdicts;
-        dns64d != unbound && dns64d != delv
-    }
-}
-
-impl std::fmt::Display for Difference {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Verdicts { dns64d, unbound, delv } = self.verdicts;
-        write!(
-            f,
-            "{}: {}: dns64d {dns64d:?}, Unbound {unbound:?}, delv {delv:?}",
-            self.damage, self.query
-        )
     }
 }
 

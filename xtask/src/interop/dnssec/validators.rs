@@ -64,6 +64,32 @@ pub(super) struct Verdicts {
     pub(super) delv: Status,
 }
 
+/// A verdict that is not the same for all validators.
+pub(super) struct Difference {
+    pub(super) damage: &'static str,
+    pub(super) query: String,
+    pub(super) verdicts: Verdicts,
+}
+
+impl Difference {
+    /// True if dns64d agrees neither with delv nor with Unbound.
+    pub(super) fn is_alone(&self) -> bool {
+        let Verdicts { dns64d, unbound, delv } = self.verdicts;
+        dns64d != unbound && dns64d != delv
+    }
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Verdicts { dns64d, unbound, delv } = self.verdicts;
+        write!(
+            f,
+            "{}: {}: dns64d {dns64d:?}, Unbound {unbound:?}, delv {delv:?}",
+            self.damage, self.query
+        )
+    }
+}
+
 /// Returns the verdicts of the three validators on each query. `folder` is a subfolder of the test's folder, and `ds` is
 /// the data of the DS record that is the trust anchor.
 pub(super) fn validate(
