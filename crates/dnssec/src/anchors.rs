@@ -27,8 +27,8 @@ const FIRST_ROOT: &str = "\
 #[derive(Clone, Debug)]
 pub struct TrustAnchors {
     anchors: Vec<Anchor>,
-    /// Negative trust anchors, with the time at which they expire, in seconds since 1970.
-    negative: HashMap<Name, Option<u64>>,
+    /// Negative trust anchors, in wire format and lower case, with the time at which they expire, in seconds since 1970.
+    negative: HashMap<Bytes, Option<u64>>,
 }
 
 /// The trust anchor of one zone.
@@ -149,7 +149,10 @@ impl TrustAnchors {
         mut self,
         names: impl IntoIterator<Item = (Name, Option<u64>)>,
     ) -> TrustAnchors {
-        let canonical = |(name, until): (Name, _)| (name.to_canonical_name(), until);
+        let canonical = |(name, until): (Name, _)| {
+            let name: Name = name.to_canonical_name();
+            (name.into_octets(), until)
+        };
         self.negative.extend(names.into_iter().map(canonical));
         self
     }
@@ -165,9 +168,14 @@ impl TrustAnchors {
         above.max_by_key(|anchor| anchor.name.label_count())
     }
 
-    /// Returns the time for which the name is still a negative trust anchor, in seconds, or `None` if it is none. `now` is
+    /// True if the zone with this name, in wire format and lower case, has a trust anchor.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        self.anchors.iter().any(|anchor| anchor.name.as_slice() == name)
+    }
+
+    /// Returns the time for which the name, in wire format and lower case, is still a negative trust anchor, in seconds, or `None` if it is none. `now` is
     /// the time in seconds since 1970. The result is `u32::MAX` for an anchor that does not expire.
-    pub(crate) fn negative_for(&self, name: &Name, now: u64) -> Option<u32> {
+    pub(crate) fn negative_for(&self, name: &[u8], now: u64) -> Option<u32> {
         let Some(until) = *self.negative.get(name)? else { return Some(u32::MAX) };
         let left = until.saturating_sub(now);
         (left > 0).then(|| u32::try_from(left).unwrap_or(u32::MAX))

@@ -2,12 +2,13 @@
 
 use bytes::Bytes;
 use domain::base::iana::{ExtendedErrorCode, Rtype};
+use smallvec::SmallVec;
 
 use crate::anchors::TrustAnchors;
 use crate::limits::{Limits, Work};
 use crate::name::Name;
 use crate::signature::Checks;
-use crate::verdict::Security;
+use crate::verdict::{Security, Verdict};
 use crate::zone_cache::{Step, Trust, ZoneCache};
 
 /// State that all validations share.
@@ -24,6 +25,27 @@ impl Validator {
         Validator { anchors, limits, zones: ZoneCache::new(most_octets) }
     }
 
+    /// Returns the verdict on an unsigned answer without aliases, if it is already known that the name of the question is
+    /// in an unsigned zone. Otherwise the answer needs a [`Validation`](crate::Validation). `name` is in wire format and
+    /// lower case, and `now` is the time in seconds since 1970. The answer must not be one to a query for DS records,
+    /// which are in the zone above.
+    pub fn known_insecure(&self, name: &[u8], now: u64) -> Option<Verdict> {
+        let suffixes: SmallVec<[&[u8]; 16]> = suffixes(name).collect();
+        let anchor = suffixes.iter().position(|suffix| self.anchors.has(suffix))?;
+        let path = &suffixes[..=anchor];
+        if path.iter().any(|suffix| self.anchors.negative_for(suffix, now).is_some()) {
+            return None;
+        }
+        for suffix in path.iter().rev() {
+            match self.zones.get(suffix, now as u32)? {
+                Step::Inside | Step::Cut(Trust::Keys(_)) => {}
+                Step::Cut(Trust::Insecure(cause)) => return Some(Verdict::insecure(cause)),
+                Step::Cut(_) => return None,
+            }
+        }
+        None
+    }
+
     /// Returns the zones from the trust anchor down to the zone of a name, as far as they are stored. `now` is the time in
     /// seconds since 1970. The list is empty if no trust anchor is above the name.
     pub fn chain(&self, name: &Name, now: u64) -> Vec<ZoneStatus> {
@@ -32,7 +54,7 @@ impl Validator {
         let names = name.iter_suffixes().filter(|suffix| suffix.label_count() >= depth);
         let mut names: Vec<Name> = names.collect();
         names.reverse();
-        let status = |zone: Name| match self.zones.get(&zone, now as u32) {
+        let status = |zone: Name| match self.zones.get(zone.as_slice(), now as u32) {
             Some(Step::Cut(trust)) => Some(ZoneStatus::new(zone, &trust)),
             Some(Step::Inside) | None => None,
         };
@@ -50,6 +72,16 @@ impl std::fmt::Debug for Validator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Validator").field("anchors", &self.anchors).finish_non_exhaustive()
     }
+}
+
+/// Returns a name in wire format and all its ancestors, down to the root.
+fn suffixes(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors(Some(name), |name| parent(name))
+}
+
+fn parent(name: &[u8]) -> Option<&[u8]> {
+    let len = usize::from(*name.first()?);
+    if len == 0 { None } else { name.get(1 + len..) }
 }
 
 /// Security status of a zone.

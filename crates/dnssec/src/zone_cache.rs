@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use domain::base::iana::ExtendedErrorCode;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -53,8 +54,8 @@ const USUAL_OCTETS: usize = 512;
 #[derive(Clone)]
 struct Octets;
 
-impl Weighter<Name, Entry> for Octets {
-    fn weight(&self, name: &Name, entry: &Entry) -> u64 {
+impl Weighter<Bytes, Entry> for Octets {
+    fn weight(&self, name: &Bytes, entry: &Entry) -> u64 {
         let keys = match &entry.step {
             Step::Cut(Trust::Keys(zone)) => {
                 let of_key = |key: &Key| size_of::<Key>() + key.dnskey.public_key().len();
@@ -68,7 +69,8 @@ impl Weighter<Name, Entry> for Octets {
 
 /// Cache of the steps from zone to zone, shared by all validations.
 pub(crate) struct ZoneCache {
-    entries: Cache<Name, Entry, Octets>,
+    /// The keys are names in wire format and lower case.
+    entries: Cache<Bytes, Entry, Octets>,
 }
 
 impl ZoneCache {
@@ -77,18 +79,18 @@ impl ZoneCache {
         ZoneCache { entries: Cache::with_weighter(most / USUAL_OCTETS, most as u64, Octets) }
     }
 
-    /// Returns the step to this name, unless it has expired.
-    pub(crate) fn get(&self, name: &Name, now: u32) -> Option<Step> {
+    /// Returns the step to this name, in wire format and lower case, unless it has expired.
+    pub(crate) fn get(&self, name: &[u8], now: u32) -> Option<Step> {
         let entry = self.entries.get(name)?;
         let left = entry.until.wrapping_sub(now);
         (left != 0 && left < 1 << 31).then_some(entry.step)
     }
 
     /// Stores the step to a name for a number of seconds.
-    pub(crate) fn insert(&self, name: Name, step: Step, seconds: u32, now: u32) {
+    pub(crate) fn insert(&self, name: &Name, step: Step, seconds: u32, now: u32) {
         if seconds > 0 {
             let until = now.wrapping_add(seconds.min(MOST_SECONDS));
-            self.entries.insert(name, Entry { step, until });
+            self.entries.insert(Bytes::copy_from_slice(name.as_slice()), Entry { step, until });
         }
     }
 }
@@ -102,7 +104,7 @@ mod tests {
         let cache = ZoneCache::new(64 << 10);
         for number in 0..4_000 {
             let name = Name::bytes_from_str(&format!("n{number}.example.")).unwrap();
-            cache.insert(name, Step::Inside, 60, 1);
+            cache.insert(&name, Step::Inside, 60, 1);
         }
         assert!(cache.entries.weight() <= 64 << 10);
         assert!((100..400).contains(&cache.entries.len()), "{}", cache.entries.len());

@@ -37,7 +37,8 @@ pub(crate) fn zone_of(name: &Name, context: &mut Context<'_>) -> Result<Trust, Q
     let from_anchor = name.iter_suffixes().filter(|suffix| suffix.label_count() >= depth);
     let mut path: Vec<Name> = from_anchor.collect();
     // The zones above a negative trust anchor do not matter.
-    let negative = path.iter().filter_map(|name| anchors.negative_for(name, context.time()));
+    let now = context.time();
+    let negative = path.iter().filter_map(|name| anchors.negative_for(name.as_slice(), now));
     if let Some(seconds) = negative.max() {
         return Ok(Trust::Unchecked(seconds));
     }
@@ -45,12 +46,12 @@ pub(crate) fn zone_of(name: &Name, context: &mut Context<'_>) -> Result<Trust, Q
     let mut trust = anchor_zone(anchor, context)?;
     for child in path.into_iter().skip(1) {
         let Trust::Keys(zone) = &trust else { return Ok(trust) };
-        let known = context.zones().get(&child, context.now());
+        let known = context.zones().get(child.as_slice(), context.now());
         let step = match known {
             Some(step) => step,
             None => {
                 let (step, seconds) = step_to(&child, zone, context)?;
-                context.zones().insert(child, step.clone(), seconds, context.now());
+                context.zones().insert(&child, step.clone(), seconds, context.now());
                 step
             }
         };
@@ -63,12 +64,12 @@ pub(crate) fn zone_of(name: &Name, context: &mut Context<'_>) -> Result<Trust, Q
 
 /// Returns the trust in the zone of a trust anchor.
 fn anchor_zone(anchor: &Anchor, context: &mut Context<'_>) -> Result<Trust, Query> {
-    if let Some(Step::Cut(trust)) = context.zones().get(&anchor.name, context.now()) {
+    if let Some(Step::Cut(trust)) = context.zones().get(anchor.name.as_slice(), context.now()) {
         return Ok(trust);
     }
     let (trust, seconds) = keys_of(&anchor.name, &anchor.ds, &anchor.keys, context)?;
     let step = Step::Cut(trust.clone());
-    context.zones().insert(anchor.name.clone(), step, seconds, context.now());
+    context.zones().insert(&anchor.name, step, seconds, context.now());
     Ok(trust)
 }
 

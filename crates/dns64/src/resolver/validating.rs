@@ -14,9 +14,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use dnssec::{Limit, Progress, Query, Security, Validation, Verdict};
 use domain::base::iana::ExtendedErrorCode;
+use net::clock;
 use units::Nanos;
 use wire::edns::ede;
-use wire::view::CLASS_IN;
+use wire::template::HEADER_LEN;
+use wire::view::{CLASS_IN, Message, rtype};
 
 use super::Resolver;
 use super::answer::{Answer, AnswerKind};
@@ -40,10 +42,34 @@ pub(super) fn is_validated(settings: &Settings, key: &Key) -> bool {
     settings.active_validator().is_some() && !key.checking_disabled() && key.qclass() == CLASS_IN
 }
 
+/// True if the response has no signatures and no proofs.
+fn is_unsigned(bytes: &[u8]) -> bool {
+    let is_proof = |rtype| matches!(rtype, rtype::RRSIG | rtype::NSEC | rtype::NSEC3);
+    let Some(message) = Message::new(bytes) else { return false };
+    let Ok(end) = message.skip_name(HEADER_LEN) else { return false };
+    message.all_records(end + 4).all(|record| record.is_ok_and(|record| !is_proof(record.rtype)))
+}
+
+fn seconds_since_1970() -> u64 {
+    clock::wall().0 / Nanos::SECOND.0
+}
+
 impl<O: ResolverIo> Resolver<O> {
-    /// Begins the validation of an answer. `bytes` is the response as received.
-    pub(super) fn begin_validation(&mut self, id: FetchId, bytes: &[u8], answer: Answer) {
+    /// Begins the validation of an answer. `bytes` is the response as received. No thread is needed for an unsigned
+    /// answer from a zone that is known to be unsigned.
+    pub(super) fn begin_validation(&mut self, id: FetchId, bytes: &[u8], mut answer: Answer) {
         let Some(fetch) = self.fetches.get(id) else { return };
+        let key = fetch.query.key();
+        if let Some(validator) = self.settings.active_validator()
+            && key.qtype() != rtype::DS
+            && !answer.has_aliases()
+            && is_unsigned(bytes)
+            && let Some(verdict) = validator.known_insecure(key.name(), seconds_since_1970())
+        {
+            self.count_verdict(&verdict);
+            answer.set_verdict(&verdict);
+            return self.complete(id, Some(answer.into()), Failure::Timeout);
+        }
         let mut before = match &mut fetch.state {
             State::Udp(udp) => std::mem::take(udp),
             State::Tcp(tcp) => std::mem::take(&mut tcp.before),
