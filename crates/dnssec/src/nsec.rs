@@ -129,10 +129,13 @@ fn exists_without(records: &[Nsec], name: &Name, rtype: Rtype) -> bool {
         .any(|record| (record.owner == *name && record.lacks(rtype)) || record.is_above_next(name))
 }
 
-/// Returns the closest encloser of a name if the records prove that the name does not exist.
+/// Returns the closest encloser of a name if the records prove that the name does not exist. A record whose owner or next
+/// name is the name, or below it, proves the opposite.
 fn absent(records: &[Nsec], name: &Name) -> Option<Name> {
-    let proves = |record: &&Nsec| {
-        record.covers(name) && !record.is_above_next(name) && !record.excludes_below(name)
-    };
+    let contradicts = |record: &Nsec| record.owner.ends_with(name) || record.next.ends_with(name);
+    if records.iter().any(contradicts) {
+        return None;
+    }
+    let proves = |record: &&Nsec| record.covers(name) && !record.excludes_below(name);
     records.iter().find(proves).map(|record| record.closest_encloser(name))
 }

@@ -115,7 +115,10 @@ fn other_owner(scene: &mut Scene<'_>) -> bool {
     let is_wanted = |set: &Set| is_signed(set) && set.rtype() != Rtype::SOA;
     let Some(set) = scene.set(is_wanted) else { return false };
     set.set_owner(&other);
-    set.plans.iter_mut().for_each(|plan| plan.owner = other.clone());
+    for plan in &mut set.plans {
+        plan.owner = other.clone();
+        plan.labels = other.rrsig_label_count();
+    }
     true
 }
 

@@ -27,6 +27,20 @@ fn only_an_ancestor_is_the_next_name_of_the_last_record() {
 }
 
 #[test]
+fn a_name_at_the_end_of_an_nsec_record_is_not_absent() {
+    let world = world();
+    let cover = "v.example.test. NSEC x.example.test. A";
+    for (next, expected) in [
+        ("a.example.test.", SECURE),
+        ("b.www.example.test.", bogus(Code::NSEC_MISSING)),
+        ("a.b.www.example.test.", bogus(Code::NSEC_MISSING)),
+    ] {
+        let records = format!("{cover}\nexample.test. NSEC {next} SOA NS");
+        assert_eq!(absent(&world, &records), expected, "{next}");
+    }
+}
+
+#[test]
 fn nsec3_records_with_hashes_of_another_length_are_ignored() {
     let world = world();
     let encloser = matching("example.test.", 0, "NS SOA");
