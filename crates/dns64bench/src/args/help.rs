@@ -91,7 +91,7 @@ fn notes(subcommand: &str) -> &'static [(&'static str, &'static str)] {
             ),
             (
                 "-F",
-                "After a stall of this machine, the backlog is sent first; the limit applies only after that.",
+                "After a stall of this machine, the overdue queries are sent first. Only queries that are overdue after that count.",
             ),
             ("-i", "The duration of the test need not be a multiple of the interval."),
         ],

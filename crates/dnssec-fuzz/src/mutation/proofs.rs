@@ -100,7 +100,7 @@ fn denied(scene: &mut Scene<'_>) -> bool {
     })
 }
 
-/// Denies the name with the record that exists at or before the name.
+/// Denies a name with an existing NSEC or NSEC3 record: that of the name itself, or the last one before it.
 fn denied_by_name(scene: &mut Scene<'_>) -> bool {
     deny(scene, |scene, zone| {
         let claim = some_claim(scene.rng);
