@@ -86,8 +86,13 @@ pub(crate) fn no_data(records: &[Nsec], name: &Name, rtype: Rtype) -> Proof {
     }
 }
 
-/// Proves that a name does not exist and that no wildcard matches it.
+/// Proves that a name does not exist and that no wildcard matches it. A record whose owner or next name is the name, or
+/// below it, proves the opposite.
 pub(crate) fn no_name(records: &[Nsec], name: &Name) -> Proof {
+    let contradicts = |record: &Nsec| record.owner.ends_with(name) || record.next.ends_with(name);
+    if records.iter().any(contradicts) {
+        return Proof::Missing;
+    }
     let wildcard = absent(records, name).and_then(|encloser| wildcard_below(&encloser));
     match wildcard {
         Some(wildcard) if absent(records, &wildcard).is_some() => Proof::Given,
@@ -129,13 +134,10 @@ fn exists_without(records: &[Nsec], name: &Name, rtype: Rtype) -> bool {
         .any(|record| (record.owner == *name && record.lacks(rtype)) || record.is_above_next(name))
 }
 
-/// Returns the closest encloser of a name if the records prove that the name does not exist. A record whose owner or next
-/// name is the name, or below it, proves the opposite.
+/// Returns the closest encloser of a name if the records prove that the name does not exist.
 fn absent(records: &[Nsec], name: &Name) -> Option<Name> {
-    let contradicts = |record: &Nsec| record.owner.ends_with(name) || record.next.ends_with(name);
-    if records.iter().any(contradicts) {
-        return None;
-    }
-    let proves = |record: &&Nsec| record.covers(name) && !record.excludes_below(name);
+    let proves = |record: &&Nsec| {
+        record.covers(name) && !record.is_above_next(name) && !record.excludes_below(name)
+    };
     records.iter().find(proves).map(|record| record.closest_encloser(name))
 }
