@@ -36,14 +36,15 @@ impl Validator {
         if path.iter().any(|suffix| self.anchors.negative_for(suffix, now).is_some()) {
             return None;
         }
-        for suffix in path.iter().rev() {
-            match self.zones.get(suffix, now as u32)? {
-                Step::Inside | Step::Cut(Trust::Keys(_)) => {}
-                Step::Cut(Trust::Insecure(cause)) => return Some(Verdict::insecure(cause)),
-                Step::Cut(_) => return None,
-            }
+        // The closest zone that is stored decides: below an unsigned zone, everything is insecure.
+        let zone = path.iter().find_map(|suffix| match self.zones.get(suffix, now as u32)? {
+            Step::Cut(trust) => Some(trust),
+            Step::Inside => None,
+        });
+        match zone? {
+            Trust::Insecure(cause) => Some(Verdict::insecure(cause)),
+            _ => None,
         }
-        None
     }
 
     /// Returns the zones from the trust anchor down to the zone of a name, as far as they are stored. `now` is the time in

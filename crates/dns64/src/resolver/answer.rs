@@ -284,6 +284,9 @@ impl Answer {
         if let Some(code) = verdict.extended_error {
             self.extended_error = Some(code.to_int());
         }
+        if verdict.ttl == u32::MAX {
+            return;
+        }
         self.ttl = self.ttl.min(verdict.ttl);
         let offsets: Vec<usize> = self.ttl_offsets().collect();
         for offset in offsets {
