@@ -92,7 +92,7 @@ const CHECKS: &[Check] = &[
     Check::nightly("advisories", advisories),
     Check::nightly("book", book),
     Check::nightly("fuzz", |_| fuzz()),
-    // Runs alone, because two validators and the server use both CPUs for a quarter of an hour.
+    // Runs alone, because two validators and the server use both CPUs for about half an hour.
     Check::nightly("dnssec-fuzz", |_| measured("dnssec-fuzz")),
     Check::nightly("certify", |_| measured("certify --capacities 2154,12345,50000")),
     Check::nightly("soak", |_| measured("soak --duration 60")),
