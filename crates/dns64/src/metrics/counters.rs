@@ -369,7 +369,7 @@ const OTHER_THREADS: usize = 3;
 pub(crate) struct ValidationMetrics {
     /// True if answers are validated.
     pub(crate) is_active: AtomicBool,
-    /// Number of steps of validations that wait for a thread.
+    /// Number of signature checks that wait for a free thread.
     pub(crate) waiting: AtomicU64,
     /// CPU time of all validations, in nanoseconds.
     pub(crate) nanos: AtomicU64,

@@ -24,7 +24,7 @@ use crate::shares::fair_queue::FairQueue;
 const MOST_WAITING: usize = 256;
 /// Maximum CPU time for the validation of one answer.
 const MOST_TIME: Duration = Duration::from_millis(50);
-/// Slots of a thread: it runs one validation at a time.
+/// Number of validations that a thread runs at the same time.
 const ONE: Slots = Slots { taken: 0, most: 1 };
 
 /// Queues of the validation threads.

@@ -10,8 +10,8 @@ use super::common::unique;
 use crate::message::{Message, Name, Record, rcode};
 use crate::trial::{Fault, Judge, Judged, Trial, expect};
 
-/// For each kind of negative answer to an AAAA query: the labels of the queried name with which the test authoritative
-/// server sends this kind, and its RCODE.
+/// Kinds of negative answers to AAAA queries. Each has the labels with which a queried name requests it from the test
+/// authoritative server, and its RCODE.
 const DENIALS: [(&str, u16); 2] = [("", rcode::NOERROR), ("all-rcode-3.", rcode::NXDOMAIN)];
 /// Waiting time after which a TTL of six seconds has expired. The time includes one second for rounding.
 const OVER: Duration = Duration::from_millis(7200);
