@@ -118,7 +118,7 @@ impl DnssecDraft {
         self.anchors.push(Source { place: Place::File(path), is_tracked, origin });
     }
 
-    /// Removes the trust anchors of a zone, or all trust anchors. Files are removed only together with all trust anchors.
+    /// Removes the trust anchors of a zone, or all trust anchors. The second case also removes files.
     pub(super) fn remove(&mut self, zone: Option<&str>, origin: Origin) {
         let canonical = |name: &str| name.trim_end_matches('.').to_ascii_lowercase();
         let is_removed = |name: &str| zone.is_none_or(|zone| canonical(zone) == canonical(name));

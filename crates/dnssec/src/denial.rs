@@ -10,7 +10,7 @@ use crate::proof::{Delegation, Proof};
 use crate::rrset::RrSet;
 use crate::verdict::{Fault, Verdict};
 
-/// The NSEC or NSEC3 records of a response that have a valid signature of one zone.
+/// The NSEC and NSEC3 records of a response that one zone has signed validly.
 #[derive(Debug)]
 pub(crate) struct Denial {
     zone: Name,

@@ -33,7 +33,7 @@ struct SlotCount {
     networks: u32,
 }
 
-/// Returns the keys of all networks that contain a client. The first key is for the network that contains all clients.
+/// Returns the keys of the networks to which a client belongs. The first key is for the network of all clients.
 fn keys(kind: u64, client: ClientId) -> [Key; LEVELS + 1] {
     let mut keys = [Key { kind, level: 0, network: 0 }; LEVELS + 1];
     for (level, (key, network)) in (1..).zip(keys[1..].iter_mut().zip(client.networks())) {

@@ -35,8 +35,8 @@ fn change(scene: &mut Scene<'_>, change: impl FnOnce(&mut Scene<'_>, &mut Plan))
     true
 }
 
-/// Changes the label count. In most cases, the signed owner name is the wildcard that belongs to it. Keys are left out,
-/// because not all validators reject those of a wildcard.
+/// Changes the label count. In most cases, the signed data has the wildcard name that follows from the new count, so that
+/// the signature is valid. DNSKEY and DS records stay as they are: some validators accept them from a wildcard.
 fn labels(scene: &mut Scene<'_>) -> bool {
     let is_key = |set: &Set| matches!(set.rtype(), Rtype::DNSKEY | Rtype::DS);
     if scene.draft.sets.iter().any(is_key) {
