@@ -168,6 +168,16 @@ impl TrustAnchors {
         above.max_by_key(|anchor| anchor.name.label_count())
     }
 
+    /// Returns the closest trust anchor, and the names from the anchor down to this name.
+    pub(crate) fn path_to(&self, name: &Name) -> Option<(&Anchor, Vec<Name>)> {
+        let anchor = self.closest(name)?;
+        let depth = anchor.name.label_count();
+        let from_anchor = name.iter_suffixes().filter(|suffix| suffix.label_count() >= depth);
+        let mut path: Vec<Name> = from_anchor.collect();
+        path.reverse();
+        Some((anchor, path))
+    }
+
     /// True if the zone with this name, in wire format and lower case, has a trust anchor.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.anchors.iter().any(|anchor| anchor.name.as_slice() == name)

@@ -50,11 +50,7 @@ impl Validator {
     /// Returns the zones from the trust anchor down to the zone of a name, as far as they are stored. `now` is the time in
     /// seconds since 1970. The list is empty if no trust anchor is above the name.
     pub fn chain(&self, name: &Name, now: u64) -> Vec<ZoneStatus> {
-        let Some(anchor) = self.anchors.closest(name) else { return Vec::new() };
-        let depth = anchor.name.label_count();
-        let names = name.iter_suffixes().filter(|suffix| suffix.label_count() >= depth);
-        let mut names: Vec<Name> = names.collect();
-        names.reverse();
+        let Some((_, names)) = self.anchors.path_to(name) else { return Vec::new() };
         let status = |zone: Name| match self.zones.get(zone.as_slice(), now as u32) {
             Some(Step::Cut(trust)) => Some(ZoneStatus::new(zone, &trust)),
             Some(Step::Inside) | None => None,

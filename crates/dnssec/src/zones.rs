@@ -32,17 +32,13 @@ const BOGUS_SECONDS: u32 = 5;
 /// Returns the next query if a response is missing.
 pub(crate) fn zone_of(name: &Name, context: &mut Context<'_>) -> Result<Trust, Query> {
     let anchors = context.anchors();
-    let Some(anchor) = anchors.closest(name) else { return Ok(Trust::Indeterminate) };
-    let depth = anchor.name.label_count();
-    let from_anchor = name.iter_suffixes().filter(|suffix| suffix.label_count() >= depth);
-    let mut path: Vec<Name> = from_anchor.collect();
+    let Some((anchor, path)) = anchors.path_to(name) else { return Ok(Trust::Indeterminate) };
     // The zones above a negative trust anchor do not matter.
     let now = context.time();
     let negative = path.iter().filter_map(|name| anchors.negative_for(name.as_slice(), now));
     if let Some(seconds) = negative.max() {
         return Ok(Trust::Unchecked(seconds));
     }
-    path.reverse();
     let mut trust = anchor_zone(anchor, context)?;
     for child in path.into_iter().skip(1) {
         let Trust::Keys(zone) = &trust else { return Ok(trust) };
