@@ -6,7 +6,7 @@ use domain::rdata::{Rrsig, ZoneRecordData};
 use rand::RngExt;
 use testbed::signed::{TestName, records};
 
-use super::data::{changed, changed_rrsig};
+use super::data::{change_record, changed, changed_rrsig};
 use super::scene::{Mutation, Scene};
 use crate::draft::{Section, Set};
 use crate::keys::{record, set_owner};
@@ -50,17 +50,9 @@ fn has_signatures(set: &Set) -> bool {
 
 /// Changes a record. The alias that follows from a DNAME record is left out, even if it has a signature.
 fn other_data(scene: &mut Scene<'_>) -> bool {
-    let other = scene.some_name();
     let has_dname = scene.draft.sets.iter().any(|set| set.rtype() == Rtype::DNAME);
     let is_alias = move |set: &Set| has_dname && set.rtype() == Rtype::CNAME;
-    let Some(index) = scene.find(|set| has_records(set) && !is_alias(set)) else { return false };
-    let records = &mut scene.draft.sets[index].records;
-    let at = scene.rng.random_range(..records.len());
-    match changed(records[at].data(), other, scene.rng) {
-        Some(data) => *records[at].data_mut() = data,
-        None => return false,
-    }
-    true
+    change_record(scene, |set| has_records(set) && !is_alias(set))
 }
 
 fn other_field(scene: &mut Scene<'_>) -> bool {

@@ -11,8 +11,23 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use testbed::signed::{TestData, TestName};
 
-use super::scene::pick;
+use super::scene::{Scene, pick};
 use crate::denial::bitmap;
+use crate::draft::Set;
+
+/// Changes one record of a set that `is_suitable` accepts. Returns false if there is no such set, or if its data cannot
+/// be changed.
+pub(super) fn change_record(scene: &mut Scene<'_>, is_suitable: impl Fn(&Set) -> bool) -> bool {
+    let other = scene.some_name();
+    let Some(index) = scene.find(is_suitable) else { return false };
+    let records = &mut scene.draft.sets[index].records;
+    let at = scene.rng.random_range(..records.len());
+    match changed(records[at].data(), other, scene.rng) {
+        Some(data) => *records[at].data_mut() = data,
+        None => return false,
+    }
+    true
+}
 
 /// Returns data that differ from these. `other` is a name that the data can contain.
 pub(super) fn changed(data: &TestData, other: TestName, rng: &mut StdRng) -> Option<TestData> {

@@ -6,7 +6,7 @@ use domain::rdata::{Nsec, Nsec3, ZoneRecordData};
 use rand::RngExt;
 use testbed::signed::TestData;
 
-use super::data::{changed, toggled, with_other_parameters};
+use super::data::{change_record, changed, toggled, with_other_parameters};
 use super::scene::{Mutation, Scene};
 use crate::draft::{Draft, Section, Set};
 use crate::keys::{ENTRY_KEY, KeyId, ZONE_KEY, ds, record};
@@ -35,32 +35,20 @@ fn is_signed(set: &Set) -> bool {
     !set.plans.is_empty()
 }
 
-fn change(scene: &mut Scene<'_>, is_wanted: impl Fn(&Set) -> bool) -> bool {
-    let other = scene.some_name();
-    let Some(index) = scene.find(is_wanted) else { return false };
-    let records = &mut scene.draft.sets[index].records;
-    let at = scene.rng.random_range(..records.len());
-    match changed(records[at].data(), other, scene.rng) {
-        Some(data) => *records[at].data_mut() = data,
-        None => return false,
-    }
-    true
-}
-
 /// Changes a record. Aliases that lead to other records of the response are left out: some validators query the new
 /// target, and others use these records.
 fn other_data(scene: &mut Scene<'_>) -> bool {
     let queried = scene.rtype;
     let is_alias = move |rtype| matches!(rtype, Rtype::CNAME | Rtype::DNAME) && rtype != queried;
-    change(scene, |set| is_signed(set) && !is_alias(set.rtype()))
+    change_record(scene, |set| is_signed(set) && !is_alias(set.rtype()))
 }
 
 fn other_key_data(scene: &mut Scene<'_>) -> bool {
-    change(scene, |set| is_signed(set) && matches!(set.rtype(), Rtype::DS | Rtype::DNSKEY))
+    change_record(scene, |set| is_signed(set) && matches!(set.rtype(), Rtype::DS | Rtype::DNSKEY))
 }
 
 fn other_next(scene: &mut Scene<'_>) -> bool {
-    change(scene, |set| is_signed(set) && set.is_proof())
+    change_record(scene, |set| is_signed(set) && set.is_proof())
 }
 
 /// Changes the salt or the iterations of all NSEC3 records. Some validators accept records with different parameters.
