@@ -145,6 +145,12 @@ fn check_clock(
     true
 }
 
+/// Returns the upstreams that are queried only if all others are down. There is none while answers are not validated.
+fn avoided<'a>(settings: &Settings, state: &'a SignatureSupport) -> &'a [ServiceAddr] {
+    let validates = settings.validate == Validate::Yes || state.is_proven;
+    if validates { &state.without } else { &[] }
+}
+
 /// Logs the changes. Returns true if it has warned that answers are not validated.
 fn log(
     settings: &Settings,
@@ -152,12 +158,13 @@ fn log(
     now: &SignatureSupport,
     has_warned: bool,
 ) -> bool {
-    for upstream in now.without.iter().filter(|upstream| !before.without.contains(upstream)) {
+    let (avoided_before, avoided_now) = (avoided(settings, before), avoided(settings, now));
+    for upstream in avoided_now.iter().filter(|upstream| !avoided_before.contains(upstream)) {
         tracing::warn!(
             "upstream {upstream} returns no DNSSEC signatures; it is queried only if all others are down"
         );
     }
-    for upstream in before.without.iter().filter(|upstream| !now.without.contains(upstream)) {
+    for upstream in avoided_before.iter().filter(|upstream| !avoided_now.contains(upstream)) {
         tracing::info!("upstream {upstream} returns DNSSEC signatures again");
     }
     if settings.validate != Validate::IfPossible {
@@ -212,6 +219,18 @@ mod tests {
                 .map(|(port, found): (u16, Option<bool>)| (at(port), found.map(signatures)))
                 .collect();
             assert_eq!(updated(&before, &answers), after, "{what}");
+        }
+    }
+
+    #[test]
+    fn no_upstream_is_avoided_while_answers_are_not_validated() {
+        for (validate, is_proven, count) in
+            [("true", false, 1), ("'if-possible'", false, 0), ("'if-possible'", true, 1)]
+        {
+            let text = format!("[dnssec]\nvalidate = {validate}\n[[upstream]]\naddress = '::1'\n");
+            let settings = Settings::from_text(&text, std::path::Path::new("test.toml")).unwrap();
+            let found = avoided(&settings, &support(is_proven, &[1])).len();
+            assert_eq!(found, count, "{validate} {is_proven}");
         }
     }
 
