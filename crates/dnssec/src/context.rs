@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use domain::base::iana::{ExtendedErrorCode, Rtype};
-use smallvec::SmallVec;
 
 use crate::anchors::TrustAnchors;
 use crate::limits::{Limits, Work};
@@ -30,21 +29,23 @@ impl Validator {
     /// lower case, and `now` is the time in seconds since 1970. The answer must not be one to a query for DS records,
     /// which are in the zone above.
     pub fn known_insecure(&self, name: &[u8], now: u64) -> Option<Verdict> {
-        let suffixes: SmallVec<[&[u8]; 16]> = suffixes(name).collect();
-        let anchor = suffixes.iter().position(|suffix| self.anchors.has(suffix))?;
-        let path = &suffixes[..=anchor];
-        if path.iter().any(|suffix| self.anchors.negative_for(suffix, now).is_some()) {
-            return None;
-        }
         // The closest zone that is stored decides: below an unsigned zone, everything is insecure.
-        let zone = path.iter().find_map(|suffix| match self.zones.get(suffix, now as u32)? {
-            Step::Cut(trust) => Some(trust),
-            Step::Inside => None,
-        });
-        match zone? {
-            Trust::Insecure(cause) => Some(Verdict::insecure(cause)),
-            _ => None,
+        let mut zone = None;
+        for suffix in suffixes(name) {
+            if self.anchors.negative_for(suffix, now).is_some() {
+                return None;
+            }
+            if zone.is_none()
+                && let Some(Step::Cut(trust)) = self.zones.get(suffix, now as u32)
+            {
+                zone = Some(trust);
+            }
+            if self.anchors.has(suffix) {
+                let Some(Trust::Insecure(cause)) = zone else { return None };
+                return Some(Verdict::insecure(cause));
+            }
         }
+        None
     }
 
     /// Returns the zones from the trust anchor down to the zone of a name, as far as they are stored. `now` is the time in

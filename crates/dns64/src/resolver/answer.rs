@@ -84,6 +84,8 @@ pub(crate) struct Answer {
     extended_error: Option<u16>,
     target_len: u8,
     kind: AnswerKind,
+    /// True if the answer contains signatures. Before the verdict of the DNSSEC validation: true if the message contained
+    /// signatures when it was received.
     signed: bool,
     /// Result of the DNSSEC validation by this server; `None` if the answer was not validated.
     security: Option<Security>,
@@ -164,7 +166,9 @@ impl Answer {
         if !again.is_clean() || !aliases.are_in_place() {
             return Err(Unusable::Malformed);
         }
-        Ok(Answer::keep(&clean, &again, Some(&aliases), limits))
+        let mut answer = Answer::keep(&clean, &again, Some(&aliases), limits);
+        answer.signed |= dnssec != DnssecRecords::AsReceived && survey.is_signed();
+        Ok(answer)
     }
 
     /// Creates an answer that consists of a copy of the message and of the facts collected from it. `aliases` is `None`

@@ -17,8 +17,7 @@ use domain::base::iana::ExtendedErrorCode;
 use net::clock;
 use units::Nanos;
 use wire::edns::ede;
-use wire::template::HEADER_LEN;
-use wire::view::{CLASS_IN, Message, rtype};
+use wire::view::{CLASS_IN, rtype};
 
 use super::Resolver;
 use super::answer::{Answer, AnswerKind};
@@ -42,14 +41,6 @@ pub(super) fn is_validated(settings: &Settings, key: &Key) -> bool {
     settings.active_validator().is_some() && !key.checking_disabled() && key.qclass() == CLASS_IN
 }
 
-/// True if the response has no signatures and no proofs.
-fn is_unsigned(bytes: &[u8]) -> bool {
-    let is_proof = |rtype| matches!(rtype, rtype::RRSIG | rtype::NSEC | rtype::NSEC3);
-    let Some(message) = Message::new(bytes) else { return false };
-    let Ok(end) = message.skip_name(HEADER_LEN) else { return false };
-    message.all_records(end + 4).all(|record| record.is_ok_and(|record| !is_proof(record.rtype)))
-}
-
 fn seconds_since_1970() -> u64 {
     clock::wall().0 / Nanos::SECOND.0
 }
@@ -63,7 +54,7 @@ impl<O: ResolverIo> Resolver<O> {
         if let Some(validator) = self.settings.active_validator()
             && key.qtype() != rtype::DS
             && !answer.has_aliases()
-            && is_unsigned(bytes)
+            && !answer.is_signed()
             && let Some(verdict) = validator.known_insecure(key.name(), seconds_since_1970())
         {
             self.count_verdict(&verdict);

@@ -122,6 +122,11 @@ impl<'a> Survey<'a> {
         self.steady && !self.must_rebuild
     }
 
+    /// True if the answer section or the authority section contains signatures.
+    pub(super) fn is_signed(&self) -> bool {
+        self.facts.signed || self.signed_authority
+    }
+
     /// Adds the facts of the original message that are lost when it is rebuilt: its EDNS part, and
     /// the presence of NS records.
     pub(super) fn with_facts_of(self, original: &Survey<'_>) -> Survey<'a> {
