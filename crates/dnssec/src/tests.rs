@@ -443,9 +443,74 @@ fn dname_records_replace_unsigned_aliases() {
     let of_alias = response("a.d.example.test.", Rtype::CNAME, &both, &[]);
     assert_eq!(judged(&world, &of_alias), SECURE);
     assert_eq!(of(&[dname.clone(), data.clone()]), SECURE);
-    assert_eq!(of(&[dname[..1].to_vec(), cname, data.clone()]), bogus(Code::RRSIGS_MISSING));
-    let wrong = records("a.d.example.test. CNAME b.other.test.");
-    assert_eq!(of(&[dname, wrong, data]), bogus(Code::DNSSEC_BOGUS));
+    assert_eq!(of(&[dname[..1].to_vec(), cname, data]), bogus(Code::RRSIGS_MISSING));
+}
+
+/// RFC 6672 §5.3.1: the DNAME record determines the alias, with or without a CNAME record.
+#[test]
+fn aliases_with_another_target_than_dname_are_ignored() {
+    let world = world();
+    let zone = world.zone("example.test.");
+    let dname = zone.sign("d.example.test. DNAME other.test.");
+    let forged = records("d.example.test. DNAME other.test.");
+    let data = world.zone("other.test.").sign("a.other.test. A 192.0.2.1");
+    let of = |rtype, parts: &[Vec<TestRecord>]| {
+        judged(&world, &response("a.d.example.test.", rtype, &parts.concat(), &[]))
+    };
+    let wrong = "a.d.example.test. CNAME b.plain.test.";
+    let wrong_data = records("b.plain.test. A 192.0.2.66");
+    for cname in [Vec::new(), records(wrong), zone.sign(wrong)] {
+        let with = |dname: &[TestRecord]| [dname.to_vec(), cname.clone()];
+        assert_eq!(of(Rtype::A, &[with(&dname).concat(), data.clone()]), SECURE);
+        assert_eq!(of(Rtype::CNAME, &with(&dname)), SECURE);
+        // The wrong target is not followed.
+        assert_eq!(of(Rtype::A, &[with(&dname).concat(), wrong_data.clone()]).0, Security::Bogus);
+        // A signature of the CNAME record does not replace that of the DNAME record.
+        for rtype in [Rtype::A, Rtype::CNAME, Rtype::ANY] {
+            let all = [with(&forged).concat(), data.clone()];
+            assert_eq!(of(rtype, &all), bogus(Code::RRSIGS_MISSING), "{rtype}");
+        }
+        // The response is validated up to the target of the DNAME record.
+        let all = [dname.clone(), cname, wrong_data.clone()].concat();
+        let cut = response("a.d.example.test.", Rtype::A, &all, &[]);
+        let to = |end| validate_to(&world, &validator(&world), &cut, Some(end), NOW).0.security;
+        assert_eq!(to("a.other.test."), Security::Secure);
+        assert_eq!(to("b.plain.test."), Security::Bogus);
+    }
+}
+
+#[test]
+fn unsigned_data_below_a_dname_record_is_bogus() {
+    let world = world();
+    let dname = world.zone("example.test.").sign("d.example.test. DNAME other.test.");
+    let data = world.zone("other.test.").sign("a.other.test. A 192.0.2.1");
+    let cname = records("a.d.example.test. CNAME a.other.test.");
+    let any = |parts: &[Vec<TestRecord>]| {
+        judged(&world, &response("a.d.example.test.", Rtype::ANY, &parts.concat(), &[]))
+    };
+    assert_eq!(any(&[dname.clone(), cname.clone(), data.clone()]), SECURE);
+    let forged = records("a.d.example.test. A 192.0.2.66");
+    assert_eq!(any(&[dname, cname, forged, data]), bogus(Code::RRSIGS_MISSING));
+}
+
+/// The RCODE of a response to a CNAME query is that of the target (RFC 6604 §3).
+#[test]
+fn a_name_error_beside_a_dname_record_needs_a_proof() {
+    let world = world();
+    let dname = world.zone("example.test.").sign("d.example.test. DNAME other.test.");
+    let cname = records("a.d.example.test. CNAME a.other.test.");
+    let other = world.zone("other.test.");
+    let proof = [
+        other.sign(&soa("other.test.")),
+        other.sign("other.test. NSEC b.other.test. SOA NS RRSIG NSEC"),
+    ];
+    let of = |authority: &[TestRecord]| {
+        let owner = name("a.d.example.test.");
+        let answer = [dname.clone(), cname.clone()].concat();
+        judged(&world, &message(&owner, Rtype::CNAME, Rcode::NXDOMAIN, &answer, authority))
+    };
+    assert_eq!(of(&proof.concat()), SECURE);
+    assert_eq!(of(&[]).0, Security::Bogus);
 }
 
 /// An SOA record of another zone, or an extended RCODE, must not change the verdict on a denial.

@@ -64,15 +64,6 @@ struct Checked {
     zone: Option<Name>,
 }
 
-/// Result of the substitution of a name by a DNAME record.
-enum Substitution {
-    Target(Name),
-    /// The target would be longer than a name can be.
-    TooLong,
-    /// The response has an alias with a different target.
-    Contradicted,
-}
-
 #[derive(Clone, Copy)]
 enum Part {
     Answer,
@@ -190,13 +181,24 @@ impl Checking {
                 return Ok(verdict);
             }
             let found = self.found(&name);
-            // An alias without a signature can be that of a DNAME record.
-            let is_synthesized = found.iter().any(|index| {
-                let set = self.response.answer.get(*index);
-                set.rtype == Rtype::CNAME && set.signatures.is_empty()
-            });
-            let is_substituted = is_synthesized && self.dname(&name).is_some();
-            if !found.is_empty() && !is_substituted {
+            let dname =
+                if found.is_empty() || self.is_for_aliases() { self.dname(&name) } else { None };
+            if let Some((index, target)) = dname {
+                for other in found {
+                    if self.response.answer.get(other).rtype != Rtype::CNAME {
+                        verdict = verdict.and(self.positive(other, context)?);
+                    }
+                }
+                verdict = verdict.and(self.dname_verdict(index, &name, context)?);
+                match target {
+                    Some(target) => name = target,
+                    None if self.response.rcode == Rcode::YXDOMAIN => return Ok(verdict),
+                    None => return Ok(Verdict::bogus(Fault::Wrong)),
+                }
+                if self.rtype == Rtype::CNAME && self.response.rcode == Rcode::NOERROR {
+                    return Ok(verdict);
+                }
+            } else if !found.is_empty() {
                 for index in found {
                     verdict = verdict.and(self.positive(index, context)?);
                 }
@@ -208,21 +210,6 @@ impl Checking {
                 } else {
                     verdict
                 });
-            }
-            if let Some((index, target)) = self.dname(&name) {
-                verdict = verdict.and(self.dname_verdict(index, &name, context)?);
-                match target {
-                    Substitution::Target(target) => name = target,
-                    Substitution::TooLong if self.response.rcode == Rcode::YXDOMAIN => {
-                        return Ok(verdict);
-                    }
-                    Substitution::TooLong | Substitution::Contradicted => {
-                        return Ok(Verdict::bogus(Fault::Wrong));
-                    }
-                }
-                if self.rtype == Rtype::CNAME && is_synthesized {
-                    return Ok(verdict);
-                }
             } else if let Some((index, target)) = self.cname(&name) {
                 verdict = verdict.and(self.positive(index, context)?);
                 name = target;
@@ -242,21 +229,20 @@ impl Checking {
         at_name.map(|(index, _)| index).collect()
     }
 
-    /// Returns the DNAME record that applies to this name, and the name to which it leads.
-    fn dname(&self, name: &Name) -> Option<(usize, Substitution)> {
+    /// True if an alias answers the question.
+    fn is_for_aliases(&self) -> bool {
+        matches!(self.rtype, Rtype::CNAME | Rtype::ANY)
+    }
+
+    /// Returns the DNAME record that applies to this name, and the name to which it leads, or `None` if that name would be
+    /// too long. A CNAME record of the name is not used: it is synthesized from the DNAME record and not signed (RFC 6672
+    /// §5.3.1).
+    fn dname(&self, name: &Name) -> Option<(usize, Option<Name>)> {
         let sets = self.response.answer.iter();
         let above = sets.filter(|(_, set)| set.is_dname_above(name));
         let (index, set) = above.max_by_key(|(_, set)| set.owner.label_count())?;
         let Some(AllRecordData::Dname(dname)) = set.data().next() else { return None };
-        let target = substitute(name, &set.owner, dname.dname());
-        let written = self.cname(name).map(|(_, target)| target);
-        let substitution = match (target, written) {
-            (Some(target), Some(written)) if target != written => Substitution::Contradicted,
-            (Some(target), _) => Substitution::Target(target),
-            (None, Some(_)) => Substitution::Contradicted,
-            (None, None) => Substitution::TooLong,
-        };
-        Some((index, substitution))
+        Some((index, substitute(name, &set.owner, dname.dname())))
     }
 
     /// Returns the verdict on a DNAME record that applies to `name`. If the record is not secure, the name must not be in

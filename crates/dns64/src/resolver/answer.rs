@@ -161,7 +161,11 @@ impl Answer {
         let clean = rebuild::rebuild(message, &aliases, asked)?;
         let view = Message::new(&clean).ok_or(Unusable::Malformed)?;
         let again = Survey::scan(&view, &clean, records_at, asked)?.with_facts_of(&survey);
-        let aliases = Aliases::follow(&view, &again, asked, scope)?;
+        let is_cut = aliases.is_cut;
+        let mut aliases = Aliases::follow(&view, &again, asked, scope)?;
+        if is_cut {
+            aliases.cut();
+        }
         // A rebuilt message needs no further rebuilding.
         if !again.is_clean() || !aliases.are_in_place() {
             return Err(Unusable::Malformed);

@@ -149,6 +149,37 @@ fn with_break_dnssec_secure_names_are_synthesized() {
     assert_eq!(outcome(&server, &query).0, Rcode::SERVFAIL);
 }
 
+/// The signed DNAME record decides, and the target that follows from it is queried.
+#[test]
+fn a_cname_that_contradicts_a_signed_dname_is_ignored() {
+    let world = world();
+    let upstream = {
+        let world = Arc::clone(&world);
+        Upstream::new(move |q| {
+            if q.name != "www.old.signed.test" || q.qtype == Rtype::DS {
+                return answer(&world, q);
+            }
+            let zone = world.zone("signed.test.");
+            let mut records = zone.sign("old.signed.test. DNAME signed.test.");
+            records.extend(signed::records("www.old.signed.test. CNAME evil.plain.test."));
+            records.extend(signed::records("evil.plain.test. A 192.0.2.66"));
+            respond(q, Rcode::NOERROR, &records, &[])
+        })
+    };
+    let server = validating(&world, &[&upstream], "");
+    let query = |qtype| ask("www.old.signed.test", qtype).dnssec_ok();
+    for attempt in ["fresh", "cached"] {
+        // DNAME, CNAME and A records, and two signatures.
+        let (rcode, ad, answers, ..) = outcome(&server, &query(Rtype::A));
+        assert_eq!((rcode, ad, answers), (Rcode::NOERROR, true, 5), "{attempt}");
+        let answers = ask("www.old.signed.test", Rtype::A).of(&server).answers();
+        assert_eq!(answers.last().unwrap(), "www.signed.test 300 a 192.0.2.1", "{attempt}");
+        let (rcode, ad, answers, ..) = outcome(&server, &query(Rtype::CNAME));
+        assert_eq!((rcode, ad, answers), (Rcode::NOERROR, true, 3), "{attempt}");
+    }
+    assert!(!upstream.asked().iter().any(|line| line.contains("evil")), "{:?}", upstream.asked());
+}
+
 #[test]
 fn another_upstream_is_asked_after_a_bogus_answer() {
     let world = world();

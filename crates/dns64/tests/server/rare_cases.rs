@@ -303,6 +303,36 @@ fn c_a_dname_without_its_cname_is_followed() {
 }
 
 #[test]
+fn c_a_cname_that_contradicts_its_dname_is_ignored() {
+    let upstream = Upstream::new(|q| match (q.name.as_str(), q.qtype) {
+        ("www.new.test", Rtype::A) => q.answer().a(&q.name, 60, "192.0.2.1").send(),
+        ("www.new.test", _) => q.nodata(60, 60).send(),
+        _ => q
+            .answer()
+            .cname("www.old.test", 60, "www.evil.test")
+            .dname("old.test", 60, "new.test")
+            .a("www.evil.test", 60, "192.0.2.66")
+            .aaaa("www.evil.test", 60, "2001:db8::66")
+            .send(),
+    });
+    let server = server(&[upstream.address], PREFIX);
+    let expected = ["old.test 60 dname new.test", "www.old.test 60 cname www.new.test"];
+    let query = |qtype| ask("www.old.test", qtype);
+    for (query, last) in [
+        (query(Rtype::AAAA), Some("www.new.test 60 aaaa 2001:db8:64::c000:201")),
+        (query(Rtype::A), Some("www.new.test 60 a 192.0.2.1")),
+        (query(Rtype::A).dnssec_ok().checking_disabled(), Some("www.new.test 60 a 192.0.2.1")),
+        (query(Rtype::CNAME), None),
+    ] {
+        for got in both(&server, &query) {
+            let expected: Vec<_> = expected.into_iter().chain(last).collect();
+            assert_eq!(got.answers(), expected, "{}", query.qtype);
+        }
+    }
+    assert!(!upstream.asked().iter().any(|line| line.contains("evil")), "{:?}", upstream.asked());
+}
+
+#[test]
 fn d_prefixes_over_the_well_known_one_are_refused() {
     let upstream = "[[upstream]]\naddress = '192.0.2.1'\n";
     for len in [32, 40, 48, 56, 64] {
@@ -389,7 +419,7 @@ fn f_malformed_answers_have_an_error_of_their_own() {
         "beside.test" => {
             q.answer().cname(&q.name, 60, "www.test").a(&q.name, 60, "192.0.2.1").send()
         }
-        _ => q.answer().dname("old.test", 60, "new.test").cname(&q.name, 60, "www.test").send(),
+        _ => q.answer().dname("old.test", 60, "new.test").dname("old.test", 60, "www.test").send(),
     });
     let server = server(&[upstream.address], &format!("{PREFIX}[forwarding]\ntimeout = '300ms'\n"));
     for name in ["short.test", "beside.test", "www.old.test"] {

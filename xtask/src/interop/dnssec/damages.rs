@@ -312,6 +312,12 @@ const REPLIES: &[Damage] = &[
         }
         Ok(())
     }),
+    replies("DNAME without its alias", |reply, _| {
+        if reply.is_for("www.dname.signed.test", A) {
+            reply.sections[0].truncate(2);
+        }
+        Ok(())
+    }),
     replies("alias of a DNAME without the DNAME", |reply, _| {
         if reply.is_for("www.dname.signed.test", A) {
             reply.sections[0].drain(..2);

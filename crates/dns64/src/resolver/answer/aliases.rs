@@ -19,7 +19,7 @@ const LONGEST: usize = 255;
 pub(super) enum Item {
     /// The record with this index in the original answer section.
     Record(usize),
-    /// A CNAME that a DNAME implies (RFC 6672 §3.1) and that the upstream omitted.
+    /// A CNAME that a DNAME implies (RFC 6672 §3.1). The upstream omitted it, or sent one with a different target.
     Cname(Box<Cname>),
 }
 
@@ -44,8 +44,9 @@ pub(super) struct Aliases<'a> {
     aliases: Vec<Vec<u8>>,
     /// The name at the end of the alias chain.
     end: Vec<u8>,
-    /// True if the name at the end of the alias chain has other upstreams than the question's name. Only the alias
-    /// chain is then kept, and all other records of the message are removed.
+    /// True if the name at the end of the alias chain has other upstreams than the question's name, or if the upstream
+    /// followed a CNAME that its DNAME contradicts. Only the alias chain is then kept, and all other records of the
+    /// message are removed.
     pub(super) is_cut: bool,
     /// For each authority record, true if the record is kept. Empty if all records are kept.
     authority: Vec<bool>,
@@ -68,9 +69,6 @@ struct Listed<'a> {
 /// if the name has data.
 struct NextAlias {
     alias: Option<Vec<u8>>,
-    /// TTL of the DNAME record from which the alias follows. `None` if the answer contains the alias as a CNAME record,
-    /// or if there is no alias.
-    dname_ttl: Option<u32>,
     has_data: bool,
 }
 
@@ -95,21 +93,15 @@ impl<'a> Aliases<'a> {
                 // The name has both data and an alias (RFC 1034 §3.6.2), which is a contradiction.
                 return Err(Unusable::Malformed);
             }
-            if let Some(ttl) = found.dname_ttl {
-                let made = Cname { owner: aliases.end.clone(), target: target.clone(), ttl };
-                aliases.facts.note(rtype::CNAME, ttl, asked);
-                aliases.items.push(Item::Cname(Box::new(made)));
-            }
             let alias = std::mem::replace(&mut aliases.end, target);
             aliases.aliases.push(alias);
             if aliases.aliases.contains(&aliases.end) || aliases.aliases.len() > MAX_ALIASES {
                 return Err(Unusable::AliasLoop);
             }
-            aliases.is_cut = scope.is_some_and(|scope| !scope.covers(&aliases.end));
+            aliases.is_cut |= scope.is_some_and(|scope| !scope.covers(&aliases.end));
         }
         if aliases.is_cut {
-            // A DNAME that was followed does not count as data, even if DNAME records were queried.
-            aliases.facts.has_data = false;
+            aliases.cut();
             aliases.leaves_out = view.nscount() > 0 || survey.arcount > 0;
             return Ok(aliases);
         }
@@ -120,6 +112,13 @@ impl<'a> Aliases<'a> {
             aliases.look_at_additional(view, survey, scope)?;
         }
         Ok(aliases)
+    }
+
+    /// Cuts the answer at the end of the alias chain.
+    pub(super) fn cut(&mut self) {
+        self.is_cut = true;
+        // A DNAME that was followed does not count as data, even if DNAME records were queried.
+        self.facts.has_data &= self.aliases.is_empty();
     }
 
     /// True if the authority record with this index is kept.
@@ -170,7 +169,9 @@ impl<'a> Aliases<'a> {
         Ok(aliases)
     }
 
-    /// Selects the records owned by the name at the end of the chain, and the DNAME records of the names above it.
+    /// Selects the records owned by the name at the end of the chain, and the DNAME record of a name above it. This DNAME
+    /// determines the alias. A CNAME with a different target is replaced (RFC 6672 §5.3.1), and the answer is cut, because
+    /// the rest of the message can belong to the wrong target.
     fn look_at_end(
         &mut self,
         names: &NameReader<'_>,
@@ -180,7 +181,9 @@ impl<'a> Aliases<'a> {
         let UpstreamQuestion { qtype, qclass, .. } = asked;
         let may_be_too_long = rcode == Rcode::YXDOMAIN;
         let is_followed = may_be_too_long || qtype != rtype::CNAME && qtype != rtype::ANY;
+        let first_item = self.items.len();
         let mut cname: Option<Vec<u8>> = None;
+        let mut has_more_cnames = false;
         // Target and TTL of the DNAME.
         let mut dname: Option<(Vec<u8>, u32)> = None;
         let mut has_data = false;
@@ -200,7 +203,7 @@ impl<'a> Aliases<'a> {
             let owns = *owner == *self.end;
             let is_above = || above[owner.len()] && self.end.ends_with(owner);
             let belongs = match record.rtype {
-                rtype::DNAME if is_followed && is_above() => {
+                rtype::DNAME if is_above() => {
                     let target = lower(names, record.data_at)?;
                     match substitute(&self.end, owner.len(), target.wire()) {
                         Some(target) => {
@@ -213,15 +216,16 @@ impl<'a> Aliases<'a> {
                         None => return Err(Unusable::Malformed),
                     }
                 }
-                rtype::DNAME if owns => qtype == rtype::DNAME || qtype == rtype::ANY,
-                rtype::DNAME => is_above(),
                 rtype::RRSIG => {
                     let covered = type_covered(record.rtype, record.data);
                     owns || covered == Some(rtype::DNAME) && is_above()
                 }
-                rtype::CNAME if owns && is_followed => {
+                rtype::CNAME if owns => {
                     let target = lower(names, record.data_at)?.wire().to_vec();
-                    is_first(&mut cname, target, |a, b| a == b)?
+                    is_first(&mut cname, target, |a, b| a == b).unwrap_or_else(|_| {
+                        has_more_cnames = true;
+                        true
+                    })
                 }
                 other => owns && (qtype == rtype::ANY || other == qtype),
             };
@@ -232,15 +236,45 @@ impl<'a> Aliases<'a> {
                 self.items.push(Item::Record(i));
             }
         }
-        match (cname, dname) {
-            // RFC 6672 §3.1: a CNAME next to a DNAME must equal the substitution by the DNAME.
-            (Some(cname), Some((target, _))) if cname != target => Err(Unusable::Malformed),
-            (Some(cname), _) => Ok(NextAlias { alias: Some(cname), dname_ttl: None, has_data }),
-            (None, Some((target, ttl))) => {
-                Ok(NextAlias { alias: Some(target), dname_ttl: Some(ttl), has_data })
+        let alias = match dname {
+            _ if self.is_too_long => {
+                self.drop_cnames(first_item);
+                None
             }
-            (None, None) => Ok(NextAlias { alias: None, dname_ttl: None, has_data }),
-        }
+            Some((target, ttl)) => {
+                if cname.is_some() && (has_more_cnames || cname.as_ref() != Some(&target)) {
+                    self.drop_cnames(first_item);
+                    self.is_cut = true;
+                    cname = None;
+                }
+                if cname.is_none() {
+                    self.add_cname(target.clone(), ttl, asked);
+                }
+                Some(target)
+            }
+            None if has_more_cnames && is_followed => return Err(Unusable::Malformed),
+            None => cname,
+        };
+        Ok(NextAlias { alias: alias.filter(|_| is_followed), has_data })
+    }
+
+    /// Adds the CNAME that a DNAME implies for the name at the end of the chain.
+    fn add_cname(&mut self, target: Vec<u8>, ttl: u32, asked: UpstreamQuestion<'_>) {
+        self.facts.note(rtype::CNAME, ttl, asked);
+        self.items.push(Item::Cname(Box::new(Cname { owner: self.end.clone(), target, ttl })));
+    }
+
+    /// Removes the CNAME records and their signatures from the items that begin at `first`.
+    fn drop_cnames(&mut self, first: usize) {
+        let items = self.items.split_off(first);
+        let is_kept = |item: &Item| match item {
+            Item::Record(number) => {
+                let record = &self.records[*number].record;
+                type_covered(record.rtype, record.data).unwrap_or(record.rtype) != rtype::CNAME
+            }
+            Item::Cname(_) => true,
+        };
+        self.items.extend(items.into_iter().filter(is_kept));
     }
 
     /// Removes the authority records with an owner outside `scope`, because this owner has other upstreams than the

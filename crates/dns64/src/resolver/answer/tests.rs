@@ -301,6 +301,13 @@ fn a_dname_without_its_cname_is_followed() {
     );
     let with_cname = dname("b.test").cname("www.a.test", 60, "www.b.test").parse().unwrap();
     assert_eq!(types(&with_cname), [rtype::DNAME, rtype::CNAME]);
+    for qtype in [rtype::CNAME, rtype::ANY] {
+        let of_alias =
+            said("www.a.test", qtype).answer("a.test", rtype::DNAME, 60, &wire("b.test"));
+        let of_alias = of_alias.parse().unwrap();
+        assert_eq!(of_alias.kind(), AnswerKind::Data);
+        assert_eq!(types(&of_alias), [rtype::DNAME, rtype::CNAME]);
+    }
     let back = dname("a.test").parse();
     assert!(matches!(back, Err(Unusable::AliasLoop)), "{back:?}");
     let long = format!("{0}.{0}.{0}.{1}", "l".repeat(63), "m".repeat(58));
@@ -308,6 +315,85 @@ fn a_dname_without_its_cname_is_followed() {
         matches!(dname(&long).parse(), Err(Unusable::Malformed)),
         "RFC 6672 section 2.2: too long"
     );
+}
+
+/// RFC 6672 §5.3.1: the DNAME determines the alias. The message is used up to this alias.
+#[test]
+fn a_cname_that_contradicts_its_dname_is_replaced() {
+    let question = |qtype| said("www.a.test", qtype);
+    let dname = |said: TestAnswer| said.answer("a.test", rtype::DNAME, 60, &wire("b.test"));
+    let wrong = |said: TestAnswer| said.cname("www.a.test", 90, "www.c.test");
+    let both = |qtype| wrong(dname(question(qtype)));
+    let records = |said: &TestAnswer| {
+        let answer = said.parse().unwrap();
+        let read = |record| answer.read(&record).unwrap().to_string();
+        let counts = (answer.authorities().count(), answer.additional().count());
+        assert_eq!((answer.rcode(), counts, answer.ttl()), (Rcode::NOERROR, (0, 0), 60));
+        (answer.kind(), answer.answers().map(read).collect::<Vec<_>>())
+    };
+    let expected = ["a.test. 60 IN DNAME b.test.", "www.a.test. 60 IN CNAME www.b.test."];
+    let question = || question(rtype::AAAA);
+    let both_of_aaaa = || both(rtype::AAAA);
+    for (what, said) in [
+        ("no data", both_of_aaaa()),
+        ("CNAME first", dname(wrong(question()))),
+        ("data of the wrong target", both_of_aaaa().aaaa("www.c.test", 60, "2001:db8::bad")),
+        ("data of the right target", both_of_aaaa().aaaa("www.b.test", 60, "2001:db8::1")),
+        ("NODATA", both_of_aaaa().nodata(60)),
+        ("NXDOMAIN", both_of_aaaa().nodata(60).rcode(3)),
+        ("two CNAMEs", both_of_aaaa().cname("www.a.test", 60, "www.b.test")),
+        ("signed CNAME", both_of_aaaa().rrsig("www.a.test", rtype::CNAME)),
+        ("loop", both_of_aaaa().cname("www.c.test", 60, "www.a.test")),
+        ("additional record", {
+            let data = record(&wire("www.c.test"), rtype::A, 60, &[192, 0, 2, 66]);
+            both_of_aaaa().with(Section::Additional, data)
+        }),
+    ] {
+        let (kind, found) = records(&said);
+        assert_eq!(
+            (kind, &*found),
+            (AnswerKind::Unfinished, &expected.map(String::from)[..]),
+            "{what}"
+        );
+        assert_eq!(said.parse().unwrap().target(), wire("www.b.test"), "{what}");
+    }
+    // Queries for which no alias is followed.
+    for qtype in [rtype::CNAME, rtype::ANY] {
+        for said in [both(qtype), both(qtype).nodata(60).rcode(3)] {
+            let (kind, found) = records(&said);
+            assert_eq!(
+                (kind, &*found),
+                (AnswerKind::Data, &expected.map(String::from)[..]),
+                "{qtype}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_wrong_cname_of_a_later_dname_is_replaced() {
+    let answer = said("www.a.test", rtype::AAAA)
+        .answer("a.test", rtype::DNAME, 60, &wire("b.test"))
+        .cname("www.a.test", 60, "www.b.test")
+        .answer("b.test", rtype::DNAME, 60, &wire("c.test"))
+        .cname("www.b.test", 60, "www.d.test")
+        .aaaa("www.d.test", 60, "2001:db8::bad")
+        .parse()
+        .unwrap();
+    let (dname, cname) = (rtype::DNAME, rtype::CNAME);
+    assert_eq!(types(&answer), [dname, cname, dname, cname]);
+    assert_eq!((answer.kind(), answer.target()), (AnswerKind::Unfinished, &*wire("www.c.test")));
+}
+
+/// A CNAME at the owner of a DNAME is no substitution by this DNAME (RFC 6672 §2.3).
+#[test]
+fn a_cname_at_the_owner_of_a_dname_is_followed() {
+    let dname = |name| said(name, rtype::AAAA).answer("a.test", rtype::DNAME, 60, &wire("b.test"));
+    let at_owner = dname("a.test").cname("a.test", 60, "c.test").parse().unwrap();
+    assert_eq!((types(&at_owner), at_owner.target()), (vec![rtype::CNAME], &*wire("c.test")));
+    let below = dname("www.a.test").cname("a.test", 60, "c.test").parse().unwrap();
+    assert_eq!(types(&below), [rtype::DNAME, rtype::CNAME]);
+    assert_eq!(below.target(), wire("www.b.test"));
 }
 
 /// RFC 2308 §2.2.
@@ -349,6 +435,14 @@ fn yxdomain_with_its_dname_is_an_answer() {
         let wanted = (AnswerKind::NxDomain, Rcode::YXDOMAIN, vec![rtype::DNAME], 60);
         assert_eq!(found, wanted, "type {qtype}");
     }
+    let with_cname = said("www.a.test", rtype::AAAA)
+        .answer("a.test", rtype::DNAME, 60, &wire(&long))
+        .cname("www.a.test", 60, "www.b.test")
+        .rcode(6)
+        .parse()
+        .unwrap();
+    let found = (with_cname.kind(), types(&with_cname), with_cname.has_aliases());
+    assert_eq!(found, (AnswerKind::NxDomain, vec![rtype::DNAME], false));
     let without_proof = said("www.a.test", rtype::AAAA).rcode(6).parse().unwrap();
     assert_eq!(without_proof.kind(), AnswerKind::Failed);
     let fits = said("www.a.test", rtype::AAAA)
@@ -368,7 +462,6 @@ fn answers_that_contradict_themselves_are_malformed() {
             "two CNAMEs",
             question().cname("www.a.test", 60, "b.test").cname("www.a.test", 60, "c.test"),
         ),
-        ("a CNAME beside its DNAME", dname().cname("www.a.test", 60, "www.c.test")),
         ("two DNAMEs", dname().answer("a.test", rtype::DNAME, 60, &wire("c.test"))),
         (
             "data beside a CNAME",
