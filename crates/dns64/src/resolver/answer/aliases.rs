@@ -186,6 +186,7 @@ impl<'a> Aliases<'a> {
         let mut has_more_cnames = false;
         // Target and TTL of the DNAME.
         let mut dname: Option<(Vec<u8>, u32)> = None;
+        let mut dname_owner_len = None;
         let mut has_data = false;
         // Lengths of the ancestors of the name at the end of the chain. A record owner of a
         // different length is skipped without a comparison of names, because there may be thousands
@@ -204,6 +205,8 @@ impl<'a> Aliases<'a> {
             let is_above = || above[owner.len()] && self.end.ends_with(owner);
             let belongs = match record.rtype {
                 rtype::DNAME if is_above() => {
+                    // No DNAME exists below another one (RFC 6672 §2.4).
+                    is_first(&mut dname_owner_len, owner.len(), |a, b| a == b)?;
                     let target = lower(names, record.data_at)?;
                     match substitute(&self.end, owner.len(), target.wire()) {
                         Some(target) => {

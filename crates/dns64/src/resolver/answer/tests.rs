@@ -463,6 +463,10 @@ fn answers_that_contradict_themselves_are_malformed() {
             question().cname("www.a.test", 60, "b.test").cname("www.a.test", 60, "c.test"),
         ),
         ("two DNAMEs", dname().answer("a.test", rtype::DNAME, 60, &wire("c.test"))),
+        ("a DNAME below another with the same result", {
+            let below = question().answer("a.test", rtype::DNAME, 60, &wire("a.b"));
+            below.answer("test", rtype::DNAME, 60, &wire("b"))
+        }),
         (
             "data beside a CNAME",
             question().cname("www.a.test", 60, "b.test").aaaa("www.a.test", 60, "2001:db8::1"),
