@@ -73,7 +73,7 @@ async fn query_periodically(shared: Arc<Shared>) {
             let answers = round.ask().await;
             let before = shared.settings.load().signatures.clone();
             let now = updated(&before, &answers);
-            has_warned |= log(&settings, &before, &now, has_warned);
+            has_warned |= log(&settings, &before, &now, &round.upstreams, has_warned);
             is_clock_wrong = check_clock(&answers, clock::wall(), is_clock_wrong);
             due = Instant::now() + if now.is_proven { MAX_PAUSE } else { pause };
             pause = (pause * 2).min(MAX_PAUSE);
@@ -151,11 +151,24 @@ fn avoided<'a>(settings: &Settings, state: &'a SignatureSupport) -> &'a [Service
     if validates { &state.without } else { &[] }
 }
 
+/// Returns the upstreams that are no longer avoided, because they return signatures. Those that a reload has removed are
+/// left out. `upstreams` are the configured ones.
+fn readmitted<'a>(
+    avoided_before: &'a [ServiceAddr],
+    avoided_now: &[ServiceAddr],
+    upstreams: &[ServiceAddr],
+) -> impl Iterator<Item = &'a ServiceAddr> {
+    avoided_before
+        .iter()
+        .filter(|upstream| !avoided_now.contains(upstream) && upstreams.contains(upstream))
+}
+
 /// Logs the changes. Returns true if it has warned that answers are not validated.
 fn log(
     settings: &Settings,
     before: &SignatureSupport,
     now: &SignatureSupport,
+    upstreams: &[ServiceAddr],
     has_warned: bool,
 ) -> bool {
     let (avoided_before, avoided_now) = (avoided(settings, before), avoided(settings, now));
@@ -164,7 +177,7 @@ fn log(
             "upstream {upstream} returns no DNSSEC signatures; it is queried only if all others are down"
         );
     }
-    for upstream in avoided_before.iter().filter(|upstream| !avoided_now.contains(upstream)) {
+    for upstream in readmitted(avoided_before, avoided_now, upstreams) {
         tracing::info!("upstream {upstream} returns DNSSEC signatures again");
     }
     if settings.validate != Validate::IfPossible {
@@ -231,6 +244,20 @@ mod tests {
             let settings = Settings::from_text(&text, std::path::Path::new("test.toml")).unwrap();
             let found = avoided(&settings, &support(is_proven, &[1])).len();
             assert_eq!(found, count, "{validate} {is_proven}");
+        }
+    }
+
+    #[test]
+    fn removed_upstreams_are_not_logged_as_readmitted() {
+        let [one, two, three] = [1, 2, 3].map(at);
+        for (what, avoided_now, upstreams, expected) in [
+            ("no change", vec![one, two], vec![one, two, three], vec![]),
+            ("signatures again", vec![one], vec![one, two, three], vec![two]),
+            ("removed", vec![one], vec![one, three], vec![]),
+        ] {
+            let before = [one, two];
+            let found: Vec<_> = readmitted(&before, &avoided_now, &upstreams).copied().collect();
+            assert_eq!(found, expected, "{what}");
         }
     }
 
