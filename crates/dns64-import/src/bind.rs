@@ -329,8 +329,9 @@ impl Reader<'_> {
 
     fn dns64(&mut self, option: &Statement) {
         let origin = Origin::new(&option.location, option.written());
-        let Some(prefix) = option.argument().and_then(prefix::parse) else {
-            return self.lost(option, "not an RFC 6052 prefix that dns64d accepts");
+        let text = option.argument().unwrap_or_default();
+        let Some(prefix) = prefix::parse(text) else {
+            return self.lost(option, prefix::rejection(text));
         };
         if self.rules.is_empty() {
             self.draft.synthesizes_with_cd("BIND", &origin);

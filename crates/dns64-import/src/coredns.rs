@@ -255,12 +255,11 @@ fn translate(plugin: &Statement, draft: &mut Draft) {
 /// Returns the prefix in `dns64 PREFIX` or `prefix PREFIX`. For other arguments, returns `None` and
 /// adds a note.
 fn prefix_argument(statement: &Statement, draft: &mut Draft) -> Option<Ipv6Net> {
-    let prefix = match &statement.words[1..] {
-        [prefix] => prefix::parse(prefix),
-        _ => None,
+    let (prefix, why) = match &statement.words[1..] {
+        [prefix] => (prefix::parse(prefix), prefix::rejection(prefix)),
+        _ => (None, "it takes one prefix of RFC 6052, such as 64:ff9b::/96"),
     };
     if prefix.is_none() {
-        let why = "it takes one prefix of RFC 6052, such as 64:ff9b::/96";
         draft.notes.answers(&statement.location, &statement.written(), why);
     }
     prefix

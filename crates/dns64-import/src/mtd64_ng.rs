@@ -56,7 +56,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
                         flags: vec![("break-dnssec", true)],
                     };
                 }
-                None => lost("not an RFC 6052 prefix that dns64d accepts"),
+                None => lost(prefix::rejection(value)),
             },
             "port" => port = value.parse().unwrap_or(port),
             "num-threads" => draft.set_threads(value, origin),

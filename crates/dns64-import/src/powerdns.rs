@@ -302,7 +302,7 @@ fn translate(setting: &Setting, draft: &mut Draft) {
         return;
     }
     let Some(prefix) = prefix::parse(setting.value()) else {
-        return lost(setting, "not an RFC 6052 prefix that dns64d accepts", draft);
+        return lost(setting, prefix::rejection(setting.value()), draft);
     };
     let origin = setting.origin();
     draft.synthesizes_with_cd("PowerDNS Recursor", &origin);

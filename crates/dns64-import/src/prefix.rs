@@ -26,11 +26,30 @@ pub(super) fn parse(text: &str) -> Option<Ipv6Net> {
 /// - It is a multicast or link-local prefix, or its first 64 bits are zero.
 pub(super) fn checked(prefix: Ipv6Net) -> Option<Ipv6Net> {
     let (address, bits) = (prefix.addr(), u128::from(prefix.addr()));
-    let has_length = matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96);
     let is_network = address == prefix.network() && bits & RESERVED == 0;
-    let contains_well_known = prefix != WELL_KNOWN && prefix.contains(&WELL_KNOWN);
     let is_routed = bits >> 64 != 0 && !address.is_multicast() && !address.is_unicast_link_local();
-    (has_length && is_network && is_routed && !contains_well_known).then_some(prefix)
+    (has_length(prefix) && is_network && is_routed && !contains_well_known(prefix))
+        .then_some(prefix)
+}
+
+/// Returns the reason why dns64d does not accept this text as a prefix.
+pub(super) fn rejection(text: &str) -> &'static str {
+    match text.parse() {
+        Ok(prefix) if has_length(prefix) && contains_well_known(prefix) => {
+            "it contains the well-known prefix 64:ff9b::/96, so dns64d does not accept it"
+        }
+        _ => "not an RFC 6052 prefix that dns64d accepts",
+    }
+}
+
+/// True if RFC 6052 allows the length.
+fn has_length(prefix: Ipv6Net) -> bool {
+    matches!(prefix.prefix_len(), 32 | 40 | 48 | 56 | 64 | 96)
+}
+
+/// True if the prefix contains the well-known prefix, and is shorter.
+fn contains_well_known(prefix: Ipv6Net) -> bool {
+    prefix.prefix_len() < WELL_KNOWN.prefix_len() && prefix.contains(&WELL_KNOWN)
 }
 
 /// True if the suffix sets only bits that come after the embedded IPv4 address. The IPv4 address follows the prefix.

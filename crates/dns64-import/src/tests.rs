@@ -346,6 +346,28 @@ fn invalid_corefile_arguments_are_noted() {
 }
 
 #[test]
+fn a_prefix_over_the_well_known_one_has_its_own_note() {
+    let cases = [
+        ("Corefile", ".:53 {\ndns64 {\nprefix PREFIX\n}\n}\n"),
+        ("named.conf", "options { dns64 PREFIX { }; };\n"),
+        ("unbound.conf", "server:\nmodule-config: 'dns64 iterator'\ndns64-prefix: PREFIX\n"),
+        ("recursor.conf", "dns64-prefix=PREFIX\n"),
+    ];
+    for (name, text) in cases {
+        for (prefix, why) in [
+            ("64:ff9b::/32", "it contains the well-known prefix 64:ff9b::/96"),
+            ("64:ff9b::/72", "not an RFC 6052 prefix"),
+            ("64:ff9b::1/96", "not an RFC 6052 prefix"),
+        ] {
+            let (_folder, path) = file(name, &text.replace("PREFIX", prefix));
+            let notes = import(&path, None).unwrap().notes;
+            let is_noted = notes.iter().any(|note| note.to_string().contains(why));
+            assert!(is_noted, "{name} {prefix}: {notes:#?}");
+        }
+    }
+}
+
+#[test]
 fn sequential_policy_becomes_the_listed_order() {
     let forward =
         |policy: &str| format!(".:53 {{\nforward . 192.0.2.1 192.0.2.2 {{\n{policy}\n}}\n}}\n");

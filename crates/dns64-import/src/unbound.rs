@@ -164,12 +164,15 @@ fn translation(server: &Clause, draft: &mut Draft) {
         return;
     };
     let (prefix, origin) = match server.find("dns64-prefix") {
-        Some(entry) => (prefix::parse(entry.value()), entry.origin()),
-        None => (Some(prefix::WELL_KNOWN), modules.origin()),
-    };
-    let Some(prefix) = prefix else {
-        let why = "not an RFC 6052 prefix that dns64d accepts";
-        return draft.notes.answers(&origin.location, &origin.words, why);
+        Some(entry) => {
+            let origin = entry.origin();
+            let Some(prefix) = prefix::parse(entry.value()) else {
+                let why = prefix::rejection(entry.value());
+                return draft.notes.answers(&origin.location, &origin.words, why);
+            };
+            (prefix, origin)
+        }
+        None => (prefix::WELL_KNOWN, modules.origin()),
     };
     draft.translation.prefixes = vec![PrefixDraft { prefix, suffix: None, ranges: None, origin }];
     draft.translation.exclude = Some(Addresses::default());
