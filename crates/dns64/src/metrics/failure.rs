@@ -12,6 +12,8 @@ pub(crate) enum UpstreamFailure {
     TcpTimeout,
     /// The TCP connection was refused, or closed without an answer.
     TcpClosed,
+    /// The upstream sent a malformed response, and no other response within the time limit.
+    Malformed,
     /// A system error with its errno, such as ENETUNREACH. For an error without an errno, the number is 0.
     System(i32),
 }
@@ -41,6 +43,7 @@ impl UpstreamFailure {
             UpstreamFailure::Timeout => -1,
             UpstreamFailure::TcpTimeout => -2,
             UpstreamFailure::TcpClosed => -3,
+            UpstreamFailure::Malformed => -4,
             UpstreamFailure::System(number) => number.max(0),
         }
     }
@@ -50,6 +53,7 @@ impl UpstreamFailure {
             -1 => UpstreamFailure::Timeout,
             -2 => UpstreamFailure::TcpTimeout,
             -3 => UpstreamFailure::TcpClosed,
+            -4 => UpstreamFailure::Malformed,
             number => UpstreamFailure::System(number),
         }
     }
@@ -61,6 +65,7 @@ impl fmt::Display for UpstreamFailure {
             UpstreamFailure::Timeout => f.write_str("timeout"),
             UpstreamFailure::TcpTimeout => f.write_str("timeout over TCP"),
             UpstreamFailure::TcpClosed => f.write_str("no answer over TCP"),
+            UpstreamFailure::Malformed => f.write_str("malformed response"),
             UpstreamFailure::System(0) => f.write_str("cannot send"),
             UpstreamFailure::System(number) => io::Error::from_raw_os_error(*number).fmt(f),
         }
@@ -77,6 +82,7 @@ mod tests {
             (UpstreamFailure::Timeout, "timeout"),
             (UpstreamFailure::TcpTimeout, "timeout over TCP"),
             (UpstreamFailure::TcpClosed, "no answer over TCP"),
+            (UpstreamFailure::Malformed, "malformed response"),
             (UpstreamFailure::of(&io::ErrorKind::QuotaExceeded.into()), "cannot send"),
             (
                 UpstreamFailure::of(&io::Error::from_raw_os_error(101)),

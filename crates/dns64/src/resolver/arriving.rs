@@ -141,6 +141,11 @@ impl<O: ResolverIo> Resolver<O> {
             None => self.on_malformed(id),
         };
         if !usable {
+            let udp = self.fetches.get(id).and_then(|fetch| fetch.state.udp());
+            let attempts = udp.into_iter().flat_map(|udp| &mut udp.attempts);
+            attempts
+                .filter(|attempt| attempt.at == at)
+                .for_each(|attempt| attempt.is_malformed = true);
             // Another upstream may still give the right answer before the fetch's timer expires.
             self.attempt_another(id);
         }

@@ -143,7 +143,8 @@ impl<O: ResolverIo> Resolver<O> {
             .ask(number, id, self.now, &mut self.rng, |id, out| query.write(id, form, out))
         {
             Ok(at) => {
-                udp.attempts.push(Attempt { at, sent: self.now, form, expired: false });
+                let (expired, is_malformed) = (false, false);
+                udp.attempts.push(Attempt { at, sent: self.now, form, expired, is_malformed });
                 server.asked(self.now);
                 let metrics = self.common.metrics.worker(self.worker);
                 metrics.count(Count::UpstreamUdp);
@@ -296,10 +297,13 @@ impl<O: ResolverIo> Resolver<O> {
         if let Some(last) = udp.attempts.last_mut() {
             let number = last.at.port.server;
             let server = self.upstreams.server(number);
-            // A timeout is counted once per query sent.
+            // A timeout is counted once per query sent. A malformed response was counted when it arrived.
             if !std::mem::replace(&mut last.expired, true) {
-                self.common.metrics.worker(self.worker).count(Count::UpstreamTimeout);
-                server.failed(self.now, UpstreamFailure::Timeout);
+                let failure = last.failure();
+                if failure == UpstreamFailure::Timeout {
+                    self.common.metrics.worker(self.worker).count(Count::UpstreamTimeout);
+                }
+                server.failed(self.now, failure);
                 self.budget.failed(fetch.query.key().name(), self.now);
             }
             // An error response is stored, and the server that might give a better answer does not

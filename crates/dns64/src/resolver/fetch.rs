@@ -35,6 +35,7 @@ use super::outcome::Failure;
 use super::outside::ValidationTask;
 use super::waiter::{NEVER, Waiters};
 use crate::ids::{Expected, RouteId, ServerId};
+use crate::metrics::UpstreamFailure;
 use crate::name::{Key, is_question};
 
 /// The hash of a question's key, computed once for lookup and insertion.
@@ -166,6 +167,15 @@ pub(super) struct Attempt {
     /// True after the query timed out, or after its response led to a query over TCP. A response is then no longer
     /// expected.
     pub(super) expired: bool,
+    /// True after a malformed response. A different response may still arrive.
+    pub(super) is_malformed: bool,
+}
+
+impl Attempt {
+    /// Returns the reason why the query failed, if no other response arrives within the time limit.
+    pub(super) fn failure(&self) -> UpstreamFailure {
+        if self.is_malformed { UpstreamFailure::Malformed } else { UpstreamFailure::Timeout }
+    }
 }
 
 impl Fetch {
@@ -448,7 +458,7 @@ mod tests {
 
     fn attempt(server: u32, id: u16) -> Attempt {
         let at = Expected { port: PortId { server: ServerId(server), number: 7 }, id };
-        Attempt { at, sent: Nanos::SECOND, form: FORM, expired: false }
+        Attempt { at, sent: Nanos::SECOND, form: FORM, expired: false, is_malformed: false }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::waiter::Waiter;
 use super::*;
 use crate::config::ResolvConf;
 use crate::ids::{Expected, FetchId, JobId, PortId, ServerId};
+use crate::metrics::UpstreamFailure;
 use crate::name::Key;
 use crate::resolver::outcome::Failure;
 use wire::view::Message;
@@ -422,6 +423,23 @@ fn udp_timeout_leads_to_another_server() {
     assert_ne!(first.server(), second.server());
     test.answer(&first, &first.answer(0, &[[192, 0, 2, 1]]));
     assert_eq!(test.outcome(), Some(Ok((0, 1))), "a late answer is accepted");
+}
+
+#[test]
+fn udp_malformed_responses_are_no_timeouts() {
+    let mut test = Test::new(1);
+    let sent: Vec<_> = (0..3).map(|n| test.begin(&format!("n{n}.test")).remove(0)).collect();
+    for sent in &sent {
+        let mut malformed = sent.answer(0, &[[192, 0, 2, 1]]);
+        malformed.pop();
+        test.answer(sent, &malformed);
+    }
+    test.pass(450);
+    let counts = (test.count(Count::UpstreamMalformed), test.count(Count::UpstreamTimeout));
+    assert_eq!(counts, (3, 0));
+    let upstream = test.resolver.common.metrics.upstreams().into_values().next().unwrap();
+    assert_eq!((upstream.failures, upstream.timeouts), (3, 0));
+    assert_eq!(upstream.down_since.unwrap().1, UpstreamFailure::Malformed);
 }
 
 #[test]
