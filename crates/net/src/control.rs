@@ -33,6 +33,9 @@ pub(crate) fn write_control(
     segment: Option<u16>,
     local: Option<IpAddr>,
 ) -> usize {
+    if segment.is_none() && local.is_none() {
+        return 0;
+    }
     control.0.fill(0);
     let mut at = 0;
     if let Some(segment) = segment {

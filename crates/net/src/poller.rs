@@ -62,7 +62,8 @@ impl Poller {
     /// Returns any error from epoll_wait(2) except `EINTR`.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = usize> + '_> {
         // The timeout is rounded up. If a wait ended too early, the caller would repeat it at once and use CPU time.
-        let millis = u16::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(u16::MAX);
+        let millis = timeout.as_millis() + u128::from(timeout.subsec_nanos() % 1_000_000 > 0);
+        let millis = u16::try_from(millis).unwrap_or(u16::MAX);
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::from(millis)) {
             Ok(n) => n,
             Err(nix::Error::EINTR) => 0,

@@ -120,7 +120,7 @@ impl SendQueue {
         }
         // After sorting, datagrams that can pass the stack together are adjacent. The order between peers is
         // irrelevant.
-        if self.queued.iter().any(|q| q.peer.is_some()) {
+        if self.queued.len() > 1 && self.queued.iter().any(|q| q.peer.is_some()) {
             self.queued.sort_unstable_by_key(|q| (q.peer, q.len, q.start));
         }
         let messages = self.prepare();
