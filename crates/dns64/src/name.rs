@@ -45,8 +45,10 @@ impl LowerName {
     }
 
     /// True if the name is `ancestor` or a name below `ancestor`.
+    #[inline]
     pub(crate) fn ends_with(&self, ancestor: &[u8]) -> bool {
-        ancestors(self.wire()).any(|suffix| suffix == ancestor)
+        // The last octets can be equal although the labels are not.
+        self.wire().ends_with(ancestor) && ancestors(self.wire()).any(|suffix| suffix == ancestor)
     }
 }
 
@@ -197,9 +199,16 @@ impl KeyBuf {
     ) -> KeyBuf {
         let ([t0, t1], [c0, c1]) = (qtype.to_be_bytes(), qclass.to_be_bytes());
         let flags = (u8::from(dnssec_ok) * DO) | (u8::from(checking_disabled) * CD);
-        let mut octets: SmallVec<[u8; USUAL_KEY]> = SmallVec::from_elem(0, name.len() + TAIL);
-        octets[..name.len()].copy_from_slice(name);
-        octets[name.len()..].copy_from_slice(&[t0, t1, c0, c1, flags]);
+        let tail = [t0, t1, c0, c1, flags];
+        let len = name.len() + TAIL;
+        let octets = if len <= USUAL_KEY {
+            let mut octets = [0; USUAL_KEY];
+            octets[..name.len()].copy_from_slice(name);
+            octets[name.len()..len].copy_from_slice(&tail);
+            SmallVec::from_buf_and_len(octets, len)
+        } else {
+            SmallVec::from_vec([name, &tail].concat())
+        };
         KeyBuf(octets)
     }
 
@@ -247,6 +256,13 @@ impl KeyBuf {
     pub(crate) fn qtype(&self) -> u16 {
         let at = self.0.len() - TAIL;
         u16::from_be_bytes([self.0[at], self.0[at + 1]])
+    }
+
+    /// Changes the QTYPE.
+    #[inline]
+    pub(crate) fn set_qtype(&mut self, qtype: u16) {
+        let at = self.0.len() - TAIL;
+        self.0[at..at + 2].copy_from_slice(&qtype.to_be_bytes());
     }
 
     /// Returns the name, type and class in the format of a question section.

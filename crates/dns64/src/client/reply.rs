@@ -100,7 +100,11 @@ impl ReplyFrame {
     ) {
         let start = out.len();
         let stale = is_stale(known);
-        let errors = self.extended_errors(reply, stale, known);
+        // Extended errors are options of the OPT record.
+        let errors = match self.edns {
+            true => self.extended_errors(reply, stale, known),
+            false => SmallVec::new(),
+        };
         match *reply {
             Reply::Local(answer) => self.write_local(out, answer, rules),
             Reply::Error { rcode, .. } => self.write_header(out, rcode, false),
@@ -217,8 +221,8 @@ impl ReplyFrame {
 
     fn write_header(&self, out: &mut Vec<u8>, code: Rcode, ad: bool) {
         let ([i0, i1], [f0, f1]) = (self.id.to_be_bytes(), self.flags(code, ad));
-        out.extend([i0, i1, f0, f1, 0, 1, 0, 0, 0, 0, 0, 0]);
-        out.extend(&*self.question);
+        out.extend_from_slice(&[i0, i1, f0, f1, 0, 1, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&self.question);
     }
 
     fn flags(&self, code: Rcode, ad: bool) -> [u8; 2] {
@@ -262,18 +266,25 @@ impl ReplyFrame {
         // limit, because the message will then be truncated.
         let all = records_at - start + MAX_SYNTHESIZED * AAAA_LEN;
         let full = all.min(self.limit + 1);
-        let few = a.answer.answer_count() <= FEW;
-        let mut seen = HashSet::new();
-        for v6 in addresses(&a.answer).flat_map(|v4| rules.policy.embed(v4, rules.client)) {
-            let is_new = if few { !has_record(&out[records_at..], v6) } else { seen.insert(v6) };
-            if is_new {
-                count(out, start, ANCOUNT);
-                put_record(out, &QUESTION_NAME, rtype::AAAA, ttl, &v6.octets());
-                if out.len() - start >= full {
-                    break;
+        let is_few = a.answer.answer_count() <= FEW;
+        let mut seen = (!is_few).then(HashSet::new);
+        'records: for v4 in addresses(&a.answer) {
+            for v6 in rules.policy.embed(v4, rules.client) {
+                let is_new = match &mut seen {
+                    None => !has_record(&out[records_at..], v6),
+                    Some(seen) => seen.insert(v6),
+                };
+                if is_new {
+                    out.extend_from_slice(&aaaa_record(ttl, v6));
+                    if out.len() - start >= full {
+                        break 'records;
+                    }
                 }
             }
         }
+        // At most `MAX_SYNTHESIZED` records.
+        let records = ((out.len() - records_at) / AAAA_LEN) as u16;
+        out[start + ANCOUNT..start + ANCOUNT + 2].copy_from_slice(&records.to_be_bytes());
     }
 
     /// Returns the target of an HTTPS or SVCB record with address hints, if the AAAA records of this target must be
@@ -591,16 +602,30 @@ const AAAA_LEN: usize = 28;
 /// used.
 const FEW: usize = 32;
 
+/// Returns an AAAA record for the name of the question.
+#[inline]
+fn aaaa_record(ttl: u32, address: Ipv6Addr) -> [u8; AAAA_LEN] {
+    let mut record = [0; AAAA_LEN];
+    record[..2].copy_from_slice(&QUESTION_NAME);
+    record[2..4].copy_from_slice(&rtype::AAAA.to_be_bytes());
+    record[4..6].copy_from_slice(&CLASS_IN.to_be_bytes());
+    record[6..10].copy_from_slice(&ttl.to_be_bytes());
+    record[10..12].copy_from_slice(&16_u16.to_be_bytes());
+    record[12..].copy_from_slice(&address.octets());
+    record
+}
+
 /// True if one of the synthesized records in `records` has this address.
 fn has_record(records: &[u8], address: Ipv6Addr) -> bool {
     records.chunks_exact(AAAA_LEN).any(|record| record[12..] == address.octets())
 }
 
-/// Returns the TTL of synthesized records: the smallest remaining TTL of the A records, but at most `limit` (RFC 6147
-/// §5.1.7).
+/// Returns the TTL of synthesized records: the remaining TTL of the A records, which is the same for all of them, but
+/// at most `limit` (RFC 6147 §5.1.7).
+#[inline]
 pub(crate) fn synthetic_ttl(a: &CachedAnswer, limit: u32) -> u32 {
-    let records = a.answer.answers().filter(|record| record.rtype == rtype::A);
-    records.map(|record| a.left(record.ttl)).min().unwrap_or(0).min(limit)
+    let first = a.answer.answers().find(|record| record.rtype == rtype::A);
+    first.map_or(0, |record| a.left(record.ttl)).min(limit)
 }
 
 /// Writes records of an answer until the reply exceeds its limit. Returns `None` if a record is

@@ -35,6 +35,8 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
+use std::slice::ChunksExact;
+
 use dnssec::{Security, Verdict};
 use domain::base::name::ToName;
 use wire::edns::ede;
@@ -406,19 +408,44 @@ impl Answer {
     }
 
     #[inline]
-    fn records(&self) -> impl Iterator<Item = AnswerRecord<'_>> {
-        self.ttl_offsets().scan(self.records_at(), move |next, ttl_at| {
-            // Type and class precede the TTL; length and data follow it (RFC 1035 §4.1.3).
-            let data_at = ttl_at + 6;
-            let end = data_at + usize::from(self.field(ttl_at + 4));
-            let at = std::mem::replace(next, end);
-            let (rtype, ttl) = (self.field(ttl_at - 4), self.ttl_at(ttl_at));
-            Some(AnswerRecord { at, rtype, ttl, data: &self.octets[data_at..end] })
-        })
+    fn records(&self) -> AnswerRecords<'_> {
+        let offsets = usize::from(self.message_len) + usize::from(self.target_len);
+        AnswerRecords {
+            octets: &self.octets,
+            ttl_offsets: self.octets[offsets..].chunks_exact(2),
+            next: self.records_at(),
+        }
     }
 
+    #[inline]
     fn field(&self, at: usize) -> u16 {
         u16::from_be_bytes([self.octets[at], self.octets[at + 1]])
+    }
+}
+
+/// Iterator over the records of an answer.
+struct AnswerRecords<'a> {
+    octets: &'a [u8],
+    ttl_offsets: ChunksExact<'a, u8>,
+    /// Offset of the next record.
+    next: usize,
+}
+
+impl<'a> Iterator for AnswerRecords<'a> {
+    type Item = AnswerRecord<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<AnswerRecord<'a>> {
+        let [o0, o1] = *self.ttl_offsets.next()?.first_chunk()?;
+        let ttl_at = usize::from(u16::from_be_bytes([o0, o1]));
+        // Type and class precede the TTL; length and data follow it (RFC 1035 §4.1.3).
+        let [t0, t1, _, _, s0, s1, s2, s3, l0, l1] =
+            *self.octets.get(ttl_at - 4..)?.first_chunk()?;
+        let data_at = ttl_at + 6;
+        let end = data_at + usize::from(u16::from_be_bytes([l0, l1]));
+        let at = std::mem::replace(&mut self.next, end);
+        let (rtype, ttl) = (u16::from_be_bytes([t0, t1]), u32::from_be_bytes([s0, s1, s2, s3]));
+        Some(AnswerRecord { at, rtype, ttl, data: self.octets.get(data_at..end)? })
     }
 }
 

@@ -330,8 +330,12 @@ impl Policy {
         address: Ipv4Addr,
         client: IpAddr,
     ) -> impl Iterator<Item = Ipv6Addr> + use<'_> {
-        let carrying = |mapping: &&Mapping| mapping.is_used() && mapping.carries(address);
-        let mut used: SmallVec<[&Mapping; 2]> = self.mappings.iter().filter(carrying).collect();
+        let mut used: SmallVec<[&Mapping; 2]> = SmallVec::new();
+        for mapping in &self.mappings {
+            if mapping.is_used() && mapping.carries(address) {
+                used.push(mapping);
+            }
+        }
         if used.len() > 1 {
             self.choose(&mut used, client);
         }
