@@ -65,7 +65,7 @@ impl Walk<'_> {
         loop {
             let (key, again) = match inquiry.step(&rules) {
                 Step::Reply(reply) => {
-                    inquiry.write(&mut out, &reply, &rules);
+                    inquiry.source().write(&mut out, &reply, &rules);
                     return Some(out);
                 }
                 Step::Ask(key) => (key, false),

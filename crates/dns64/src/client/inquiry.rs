@@ -12,7 +12,7 @@
 use std::net::IpAddr;
 
 use dnssec::Security;
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
@@ -21,14 +21,11 @@ use crate::client::reply::{COOKIE_LEN, ReplyFrame, is_stale, local_outcome};
 use crate::name::{KeyBuf, LowerName};
 use crate::resolver::answer::AnswerKind;
 use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
-use crate::translation::decide::{self, Next, Plan, Question, Reply};
+use crate::translation::decide::{self, Next, Outcomes, Plan, Question, Reply};
 use crate::translation::decision::Decision;
 use crate::translation::local::{self, Local, LocalAnswer};
 use crate::translation::policy::{Policy, Rules};
 use crate::transport::Transport;
-
-/// Number of upstream queries that most client queries need: one for AAAA records and one for A records.
-const USUAL_QUESTIONS: usize = 2;
 
 /// A client query to which no reply has been sent yet.
 #[derive(Clone, Debug)]
@@ -43,7 +40,7 @@ pub(crate) struct Inquiry {
     alias: Option<Box<NegativeReplies>>,
     local: Option<Box<LocalAnswer>>,
     /// Outcomes of the upstream queries so far, in the order of the queries.
-    known: SmallVec<[Outcome; USUAL_QUESTIONS]>,
+    known: Outcomes,
     /// Sequence of upstream queries that was planned when the current upstream query was sent. `None` before the
     /// first upstream query.
     waits_by: Option<Plan>,
@@ -97,31 +94,51 @@ impl Inquiry {
         cookie: Option<[u8; COOKIE_LEN]>,
         rules: &Rules<'_>,
     ) -> Inquiry {
-        let mut inquiry = Inquiry {
-            client: rules.client,
-            frame: ReplyFrame::new(query, transport, cookie),
-            question: query.to_question(),
-            alias: None,
-            local: None,
-            known: SmallVec::new(),
+        let question = query.to_question();
+        let local = question.find_local(rules);
+        let frame = ReplyFrame::new(query, transport, cookie);
+        Inquiry::new(frame, question, local, Outcomes::new(), rules.client)
+    }
+
+    /// Returns the state of a client query from `client`. `known` contains the outcomes of the first upstream queries.
+    pub(crate) fn new(
+        frame: ReplyFrame,
+        mut question: Question,
+        local: Local,
+        known: Outcomes,
+        client: IpAddr,
+    ) -> Inquiry {
+        let (alias, local) = match local {
+            Local::No => (None, None),
+            Local::Alias(alias) => {
+                let name_error = alias.denial(Rcode::NXDOMAIN);
+                let no_data = alias.denial(Rcode::NOERROR);
+                question.name = alias.target;
+                (Some(Box::new(NegativeReplies { name_error, no_data })), None)
+            }
+            Local::Answer(answer) => (None, Some(Box::new(answer))),
+        };
+        Inquiry {
+            client,
+            frame,
+            question,
+            alias,
+            local,
+            known,
             waits_by: None,
             restarted: false,
             again: Repeat::NotYet,
-        };
-        if query.qclass == CLASS_IN {
-            match local::find_local(&query.name, query.qtype, rules) {
-                Local::No => {}
-                Local::Alias(alias) => {
-                    inquiry.alias = Some(Box::new(NegativeReplies {
-                        name_error: alias.denial(Rcode::NXDOMAIN),
-                        no_data: alias.denial(Rcode::NOERROR),
-                    }));
-                    inquiry.question.name = alias.target;
-                }
-                Local::Answer(answer) => inquiry.local = Some(Box::new(answer)),
-            }
         }
-        inquiry
+    }
+
+    /// Returns the query and its answers, from which the reply is written.
+    pub(crate) fn source(&self) -> ReplySource<'_> {
+        ReplySource {
+            frame: &self.frame,
+            question: &self.question,
+            is_alias: self.is_alias(),
+            known: &self.known,
+        }
     }
 
     /// Returns the client's address, which selects the policy.
@@ -139,11 +156,6 @@ impl Inquiry {
         self.alias.is_some()
     }
 
-    /// True if the reply needs no upstream query.
-    pub(crate) fn is_local(&self) -> bool {
-        self.local.is_some()
-    }
-
     /// True if no upstream query for this client query has been answered yet.
     pub(crate) fn is_new(&self) -> bool {
         self.known.is_empty() && !self.restarted && self.again == Repeat::NotYet
@@ -154,15 +166,10 @@ impl Inquiry {
         is_stale(&self.known)
     }
 
-    /// Returns the worst result of the DNSSEC validation of all answers, or `None` if none of them was validated.
-    pub(crate) fn security(&self) -> Option<Security> {
-        self.known.iter().filter_map(Outcome::security).max()
-    }
-
     /// True if a reply is possible without an answer to `asked`, the question of the last step. This is the case if
     /// `asked` is an AAAA query for the target of an HTTPS or SVCB record with address hints.
     pub(crate) fn is_optional(&self, asked: &KeyBuf) -> bool {
-        matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB) && asked.qtype() == rtype::AAAA
+        self.question.has_hints() && asked.qtype() == rtype::AAAA
     }
 
     /// True if the client query has already waited for upstreams without success: a query timed
@@ -177,19 +184,6 @@ impl Inquiry {
         self.known.iter().any(in_vain)
     }
 
-    /// Returns the name and the type of the client query.
-    pub(crate) fn asked(&self) -> (LowerName, u16) {
-        self.frame.asked()
-    }
-
-    /// Returns the decision that led to a reply returned by [`Inquiry::step`].
-    pub(crate) fn decision(&self, reply: &Reply<'_>, policy: &Policy) -> Decision {
-        match Decision::from_reply(&self.question, policy, reply) {
-            Decision::PassedOn if self.is_alias() => Decision::Pointer,
-            decision => decision,
-        }
-    }
-
     /// Returns the next step of the client query. It depends on the outcomes of the upstream queries so far.
     #[inline]
     pub(crate) fn step<'a>(&'a self, rules: &Rules<'_>) -> Step<'a> {
@@ -198,11 +192,11 @@ impl Inquiry {
         }
         let may_ask_again = self.again == Repeat::NotYet;
         match decide::next(&self.question, rules.policy, rules.mode, &self.known, may_ask_again) {
-            Next::Ask(name, qtype) => Step::Ask(self.key(name, qtype)),
+            Next::Ask(name, qtype) => Step::Ask(self.question.key(name, qtype)),
             Next::Probe(name) => {
                 Step::Ask(KeyBuf::probe(name, self.question.qclass, self.question.dnssec_ok))
             }
-            Next::Repeat(name) => Step::Repeat(self.key(name, rtype::AAAA)),
+            Next::Repeat(name) => Step::Repeat(self.question.key(name, rtype::AAAA)),
             Next::Reply(reply) => {
                 if let Some(target) = self.open_target(&reply, rules) {
                     return Step::Ask(target);
@@ -219,14 +213,14 @@ impl Inquiry {
     /// for the target of an HTTPS or SVCB record with address hints.
     #[inline]
     fn open_target(&self, reply: &Reply<'_>, rules: &Rules<'_>) -> Option<KeyBuf> {
-        let has_hints = matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB);
+        let has_hints = self.question.has_hints();
         if has_hints { self.open_target_of_hints(reply, rules) } else { None }
     }
 
     #[cold]
     fn open_target_of_hints(&self, reply: &Reply<'_>, rules: &Rules<'_>) -> Option<KeyBuf> {
         let target = self.frame.open_target(reply, rules, &self.known)?;
-        Some(self.key(target.wire(), rtype::AAAA))
+        Some(self.question.key(target.wire(), rtype::AAAA))
     }
 
     /// Returns the reply to a PTR query for a local alias with a target that has no records (RFC 6147 §5.3.1).
@@ -253,10 +247,10 @@ impl Inquiry {
     /// two queries would take longer than a client waits.
     pub(crate) fn parallel_question(&self, asked: &KeyBuf, policy: &Policy) -> Option<KeyBuf> {
         if asked.is_probe() {
-            return Some(self.key(asked.name(), rtype::A));
+            return Some(self.question.key(asked.name(), rtype::A));
         }
         let wanted = self.is_new() && policy.parallel && self.question.may_synthesize(policy);
-        wanted.then(|| self.key(self.question.name.wire(), rtype::A))
+        wanted.then(|| self.question.key(self.question.name.wire(), rtype::A))
     }
 
     /// Returns the maximum age, in seconds, of a cached answer to the question of the last step. The answer to a probe
@@ -290,7 +284,7 @@ impl Inquiry {
         let is_open = |outcome: &Outcome| {
             outcome.kept().is_some_and(|kept| kept.answer.kind() == AnswerKind::Unfinished)
         };
-        self.known.iter().any(is_open) || matches!(self.question.qtype, rtype::HTTPS | rtype::SVCB)
+        self.known.iter().any(is_open) || self.question.has_hints()
     }
 
     /// Returns the local answer to a question for the target of an alias or service record, for example `localhost`
@@ -340,29 +334,51 @@ impl Inquiry {
     pub(crate) fn give_up(&mut self, failure: Failure) {
         self.known = smallvec![Outcome::Failed(failure)];
     }
+}
 
-    /// Writes the reply that the last step returned.
+/// A client query and the upstream answers to it, from which its reply is written.
+#[derive(Clone, Copy)]
+pub(crate) struct ReplySource<'a> {
+    /// Parts that all replies to the query have in common.
+    pub frame: &'a ReplyFrame,
+    /// The question that was resolved.
+    pub question: &'a Question,
+    /// True if the queried name is a local alias of the name in `question`.
+    pub is_alias: bool,
+    /// Outcomes of the upstream queries, in the order of the queries.
+    pub known: &'a [Outcome],
+}
+
+impl ReplySource<'_> {
+    /// Returns the name and the type of the client query.
+    pub(crate) fn asked(&self) -> (LowerName, u16) {
+        self.frame.asked()
+    }
+
+    /// Returns the decision that led to a reply.
+    pub(crate) fn decision(&self, reply: &Reply<'_>, policy: &Policy) -> Decision {
+        match Decision::from_reply(self.question, policy, reply) {
+            Decision::PassedOn if self.is_alias => Decision::Pointer,
+            decision => decision,
+        }
+    }
+
+    /// True if an expired answer is used (RFC 8767).
+    #[inline]
+    pub(crate) fn is_stale(&self) -> bool {
+        is_stale(self.known)
+    }
+
+    /// Returns the worst result of the DNSSEC validation of all answers, or `None` if none of them was validated.
+    pub(crate) fn security(&self) -> Option<Security> {
+        self.known.iter().filter_map(Outcome::security).max()
+    }
+
+    /// Writes a reply.
+    #[inline]
     pub(crate) fn write(&self, out: &mut Vec<u8>, reply: &Reply<'_>, rules: &Rules<'_>) {
-        let alias = self.is_alias().then_some(&self.question.name);
-        self.frame.write(out, reply, rules, alias, &self.known);
-    }
-
-    /// Writes an empty truncated reply, so that the client retries over TCP.
-    pub(crate) fn write_truncated(&self, out: &mut Vec<u8>) {
-        self.frame.write_truncated(out);
-    }
-
-    /// Returns the key of a question for `name` (wire format, lower case) with the class and the flags of the client
-    /// query.
-    fn key(&self, name: &[u8], qtype: u16) -> KeyBuf {
-        let question = &self.question;
-        KeyBuf::from_wire(
-            name,
-            qtype,
-            question.qclass,
-            question.dnssec_ok,
-            question.checking_disabled,
-        )
+        let alias = self.is_alias.then_some(&self.question.name);
+        self.frame.write(out, reply, rules, alias, self.known);
     }
 }
 

@@ -178,24 +178,37 @@ impl<O: ResolverIo> Resolver<O> {
     /// [`next_completed`](Resolver::next_completed).
     #[inline]
     pub(crate) fn ask(&mut self, question: &KeyBuf, request: ResolveRequest) -> Resolve {
-        let found = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
-        match found.outcome(request.max_age) {
-            Some(outcome) => {
-                self.metrics().count(Count::CacheHit);
-                if self.settings.ttl.prefetch {
-                    self.refresh_if_due(question, &outcome, request.client);
-                }
-                Resolve::Ready(outcome)
-            }
-            None => {
-                if let Some(outcome) = self.stale_without_waiting(question, request) {
-                    self.metrics().count(Count::CacheHit);
-                    return Resolve::Ready(outcome);
-                }
-                self.metrics().count(Count::CacheMiss);
-                self.query_upstreams(question, request)
-            }
+        match self.cached(question, request.client, request.max_age) {
+            Some(outcome) => Resolve::Ready(outcome),
+            None => self.ask_upstreams(question, request),
         }
+    }
+
+    /// Returns the answer to a question, or the failure, if it is cached and at most `max_age` seconds old.
+    #[inline]
+    pub(crate) fn cached(
+        &mut self,
+        question: &KeyBuf,
+        client: ClientId,
+        max_age: u32,
+    ) -> Option<Outcome> {
+        let found = self.common.cache.get(question.octets(), self.now, &self.settings.ttl);
+        let outcome = found.outcome(max_age)?;
+        self.metrics().count(Count::CacheHit);
+        if self.settings.ttl.prefetch {
+            self.refresh_if_due(question, &outcome, client);
+        }
+        Some(outcome)
+    }
+
+    /// Handles a question that is not cached (see [`ask`](Resolver::ask)).
+    pub(crate) fn ask_upstreams(&mut self, question: &KeyBuf, request: ResolveRequest) -> Resolve {
+        if let Some(outcome) = self.stale_without_waiting(question, request) {
+            self.metrics().count(Count::CacheHit);
+            return Resolve::Ready(outcome);
+        }
+        self.metrics().count(Count::CacheMiss);
+        self.query_upstreams(question, request)
     }
 
     /// Refreshes an answer that is requested often and will expire soon.

@@ -116,13 +116,14 @@ impl Trace {
         now: Nanos,
     ) {
         let mut octets = Vec::new();
-        inquiry.write(&mut octets, reply, rules);
-        let decision = inquiry.decision(reply, rules.policy);
+        let source = inquiry.source();
+        source.write(&mut octets, reply, rules);
+        let decision = source.decision(reply, rules.policy);
         let applied = applied(rules, inquiry.name(), settings, now);
-        let (asked, qtype) = inquiry.asked();
+        let (asked, qtype) = source.asked();
         let mut explanation = Explanation {
             questions: std::mem::take(&mut self.questions),
-            stale: inquiry.is_stale(),
+            stale: source.is_stale(),
             ttl: ttl_bounds(reply, rules),
             chain: chain(settings, &asked),
             ..explanation(&asked, qtype, decision, reply.rcode(), applied, rules.client)

@@ -23,11 +23,11 @@ use wire::view::rtype;
 
 use super::admission::Admission;
 use super::explain::Trace;
-use super::jobs::{Job, Jobs};
+use super::jobs::{Arrival, Job, Jobs};
 use super::network::Network;
 use super::replies::Replies;
 use super::shared::Shared;
-use crate::client::inquiry::{Inquiry, Step};
+use crate::client::inquiry::{Inquiry, ReplySource, Step};
 use crate::client::limiter::wide_network;
 use crate::client::query::{Query, Received};
 use crate::client::reply::{ReplyFrame, write_refusal, write_servfail};
@@ -40,8 +40,9 @@ use crate::resolver::Resolver;
 use crate::resolver::outcome::{Failure, Outcome};
 use crate::resolver::waiter::{Rejection, Resolve, ResolveRequest, Waiter};
 use crate::shares::client::ClientId;
-use crate::translation::decide::{Reason, Reply, Strip, WithheldReason};
+use crate::translation::decide::{self, Next, Outcomes, Reason, Reply, Strip, WithheldReason};
 use crate::translation::decision::Decision;
+use crate::translation::local::Local;
 use crate::translation::policy::Rules;
 use crate::transport::Transport;
 use crate::transport::backlog::ToStream;
@@ -152,19 +153,27 @@ impl Frontend {
 
     /// Reports a reply to the observer, if there is one.
     #[inline]
-    fn report_answer(&mut self, job: &Job, reply: &Reply<'_>, sent: Rcode, rules: &Rules<'_>) {
+    fn report_answer(
+        &mut self,
+        client: &Client,
+        arrival: &Arrival,
+        source: ReplySource<'_>,
+        reply: &Reply<'_>,
+        sent: Rcode,
+        rules: &Rules<'_>,
+    ) {
         let metrics = self.shared.metrics().worker(self.worker);
         if let Some(observer) = &mut self.observer {
             observer.answered(metrics, || Entry {
                 when: clock::wall(),
-                took: self.now.since(job.arrived),
-                client: job.client.ip(),
-                question: Some(job.inquiry.asked()),
-                transport: job.client.transport(),
+                took: self.now.since(arrival.time),
+                client: client.ip(),
+                question: Some(source.asked()),
+                transport: client.transport(),
                 rcode: sent,
-                decision: job.inquiry.decision(reply, rules.policy),
-                stale: job.inquiry.is_stale(),
-                security: job.inquiry.security(),
+                decision: source.decision(reply, rules.policy),
+                stale: source.is_stale(),
+                security: source.security(),
             });
         }
     }
@@ -258,7 +267,8 @@ impl Frontend {
         self.begin(resolver, jobs, &client, &query, bytes.len(), Some(trace));
     }
 
-    /// Starts processing a query of `octets` octets from a client that the access rules (`[access]`) allow.
+    /// Starts processing a query of `octets` octets from a client that the access rules (`[access]`) allow. If the usual
+    /// upstream answers are cached, the reply is sent at once.
     fn begin(
         &mut self,
         resolver: &mut Resolver<Network>,
@@ -271,40 +281,55 @@ impl Frontend {
         let ip = client.ip();
         let settings = Arc::clone(&self.settings);
         let rules = settings.rules(ip, &query.name, self.now);
-        let policy = rules.policy;
-        let cookie = self.shared.cookies.answer(query.cookie(), ip);
-        let inquiry = Inquiry::begin(query, client.transport(), cookie, &rules);
+        let question = query.to_question();
+        let local = question.find_local(&rules);
         if trace.is_none()
-            && !inquiry.is_local()
             && query.checking_disabled
             && query.qtype == rtype::AAAA
-            && policy.synthesizes()
+            && rules.policy.synthesizes()
+            && !matches!(local, Local::Answer(_))
         {
             self.metrics().count(Count::WithheldCd);
         }
+        let cookie = self.shared.cookies.answer(query.cookie(), ip);
+        let frame = ReplyFrame::new(query, client.transport(), cookie);
+        let arrival = Arrival {
+            time: self.now,
+            cookie: query.cookie(),
+            unlimited: UNLIMITED * octets as u32,
+        };
+        let (mut known, mut missing) = (Outcomes::new(), None);
+        if trace.is_none() && local == Local::No && !question.has_hints() {
+            let client_id = ClientId::from_address(ip);
+            let cached = |key: &KeyBuf| resolver.cached(key, client_id, u32::MAX);
+            missing = question.usual_answers(&rules, &mut known, cached);
+            if missing.is_none()
+                && let Next::Reply(reply) =
+                    decide::next(&question, rules.policy, rules.mode, &known, true)
+            {
+                let (frame, question, known) = (&frame, &question, &known);
+                let source = ReplySource { frame, question, is_alias: false, known };
+                return self.conclude(client, &arrival, source, &reply, &settings, &rules);
+            }
+        }
+        let inquiry = Inquiry::new(frame, question, local, known, ip);
         // The target of an alias may be subject to other rules.
         let rules =
             if inquiry.is_alias() { settings.rules(ip, inquiry.name(), self.now) } else { rules };
-        let mut job = Job {
-            id: jobs.next_id(),
-            client: client.clone(),
-            inquiry,
-            arrived: self.now,
-            cookie: query.cookie(),
-            unlimited: UNLIMITED * octets as u32,
-            trace,
-        };
-        if self.advance(resolver, &mut job, &settings, &rules) == Progress::Waiting {
+        let client = client.clone();
+        let mut job = Job { id: jobs.next_id(), client, arrival, inquiry, trace };
+        if self.advance(resolver, &mut job, missing, &settings, &rules) == Progress::Waiting {
             jobs.insert(job);
         }
     }
 
     /// Advances a client query as far as possible: to its reply, or to the next fetch that it waits
-    /// for.
+    /// for. `missing` is the next question to resolve if it is known that the question is not cached.
     fn advance(
         &mut self,
         resolver: &mut Resolver<Network>,
         job: &mut Job,
+        mut missing: Option<KeyBuf>,
         settings: &Settings,
         rules: &Rules<'_>,
     ) -> Progress {
@@ -314,38 +339,42 @@ impl Frontend {
             job.inquiry.name().wire(),
         );
         loop {
-            let mut again = false;
-            let key = match job.inquiry.step(rules) {
+            let is_missing = missing.is_some();
+            let step = missing.take().map_or_else(|| job.inquiry.step(rules), Step::Ask);
+            let key = match step {
                 Step::Ask(key) => key,
                 Step::Repeat(key) => {
-                    again = true;
+                    job.inquiry.forget_failure();
                     key
                 }
                 Step::Reply(reply) => {
                     if let Some(trace) = job.trace.take() {
                         trace.tell(&job.inquiry, &reply, rules, settings, self.now);
                     } else {
-                        self.conclude(job, &reply, settings, rules);
+                        let source = job.inquiry.source();
+                        self.conclude(&job.client, &job.arrival, source, &reply, settings, rules);
                     }
                     return Progress::Ended;
                 }
             };
-            if again {
-                job.inquiry.forget_failure();
-            }
             if job.inquiry.may_have_targets() && self.answer_locally(job, &key, settings) {
                 continue;
             }
             let demand = ResolveRequest {
                 waiter: Waiter::Job(job.id),
-                since: job.arrived,
+                since: job.arrival.time,
                 client: ClientId::from_address(job.inquiry.client()),
                 first: job.inquiry.is_new(),
                 waited_before: job.inquiry.has_waited_before(),
                 max_age: job.inquiry.max_age(&key),
                 optional: key.is_probe() && job.inquiry.is_stale(),
             };
-            match resolver.ask(&key, demand) {
+            let resolved = if is_missing {
+                resolver.ask_upstreams(&key, demand)
+            } else {
+                resolver.ask(&key, demand)
+            };
+            match resolved {
                 Resolve::Ready(outcome) => {
                     job.record(|trace| trace.known(&key, &outcome));
                     job.inquiry.add_outcome(outcome);
@@ -355,7 +384,7 @@ impl Frontend {
                     job.inquiry.wait(rules);
                     // During a probe, the parallel A query is sent at once only if there is no time
                     // left to send it after the probe.
-                    let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrived);
+                    let wanted = !key.is_probe() || resolver.leaves_no_time(job.arrival.time);
                     let parallel_question =
                         job.inquiry.parallel_question(&key, rules.policy).filter(|_| wanted);
                     if let Some(key) = parallel_question {
@@ -395,30 +424,38 @@ impl Frontend {
 
     /// Sends a reply to the client of a query, and counts it.
     #[inline]
-    fn conclude(&mut self, job: &Job, reply: &Reply<'_>, settings: &Settings, rules: &Rules<'_>) {
+    fn conclude(
+        &mut self,
+        client: &Client,
+        arrival: &Arrival,
+        source: ReplySource<'_>,
+        reply: &Reply<'_>,
+        settings: &Settings,
+        rules: &Rules<'_>,
+    ) {
         let (shared, now) = (&*self.shared, self.now);
         let metrics = shared.metrics().worker(self.worker);
         let mut sent = reply.rcode();
-        let security = || job.inquiry.security();
-        self.replies.send(&job.client, metrics, now.since(job.arrived), security, |out| {
+        let (took, security) = (now.since(arrival.time), || source.security());
+        self.replies.send(client, metrics, took, security, |out| {
             let start = out.len();
-            job.inquiry.write(out, reply, rules);
+            source.write(out, reply, rules);
             sent = rcode_of(&out[start..], sent);
             // The reply is counted before the client can receive it.
             metrics.count_rcode(sent);
             if sent == reply.rcode() {
-                count_reply(metrics, &job.inquiry, reply);
+                count_reply(metrics, source, reply);
             }
             let octets = (out.len() - start) as u32;
-            if octets > job.unlimited
-                && !may_exceed(shared, job, octets, &settings.config.limits, now)
+            if octets > arrival.unlimited
+                && !may_exceed(shared, client, arrival, octets, &settings.config.limits, now)
             {
                 metrics.count(Count::LargeWithheld);
                 out.truncate(start);
-                job.inquiry.write_truncated(out);
+                source.frame.write_truncated(out);
             }
         });
-        self.report_answer(job, reply, sent, rules);
+        self.report_answer(client, arrival, source, reply, sent, rules);
     }
 
     /// Counts a rejected query. Returns true if the client gets no reply.
@@ -450,7 +487,7 @@ impl Frontend {
         let settings = Arc::clone(&self.settings);
         let rules = settings.rules(job.inquiry.client(), job.inquiry.name(), self.now);
         job.inquiry.resume(outcome, &rules);
-        self.advance(resolver, job, &settings, &rules)
+        self.advance(resolver, job, None, &settings, &rules)
     }
 
     /// Answers SERVFAIL to a query after a panic in its processing. Sends no reply to an `explain` query. The failure
@@ -464,10 +501,10 @@ impl Frontend {
         let rules = settings.rules(job.inquiry.client(), job.inquiry.name(), self.now);
         if let Step::Reply(reply) = job.inquiry.step(&rules) {
             self.metrics().count_rcode(reply.rcode());
-            let Job { client, inquiry, .. } = &job;
-            let (name, qtype) = inquiry.asked();
+            let (client, source) = (&job.client, job.inquiry.source());
+            let (name, qtype) = source.asked();
             self.report_reply(client, Some((&name, qtype)), reply.rcode(), Decision::Defect);
-            self.reply(client, |out| inquiry.write(out, &reply, &rules));
+            self.reply(client, |out| source.write(out, &reply, &rules));
         }
     }
 
@@ -484,7 +521,7 @@ impl Frontend {
 }
 
 /// Increments the counters that apply to a reply. The RCODE is counted elsewhere.
-fn count_reply(metrics: &WorkerMetrics, inquiry: &Inquiry, reply: &Reply<'_>) {
+fn count_reply(metrics: &WorkerMetrics, source: ReplySource<'_>, reply: &Reply<'_>) {
     match *reply {
         Reply::Pass { strip: Strip::Excluded | Strip::Mapped, .. } => {
             metrics.count(Count::Stripped);
@@ -504,7 +541,7 @@ fn count_reply(metrics: &WorkerMetrics, inquiry: &Inquiry, reply: &Reply<'_>) {
         Some(WithheldReason::Filtered) => metrics.count(Count::FilteredA),
         None => {}
     }
-    if inquiry.is_stale() {
+    if source.is_stale() {
         metrics.count(Count::StaleServed);
     }
 }
@@ -521,13 +558,20 @@ fn rcode_of(message: &[u8], wanted: Rcode) -> Rcode {
 /// True if a client may get a reply of `octets` octets, which is more than [`UNLIMITED`] times the size of its query.
 /// This requires that the client's address is verified, or that the limit of its network permits the additional octets.
 /// The limit is per network, because an attacker can forge addresses in a network to flood its hosts.
-fn may_exceed(shared: &Shared, job: &Job, octets: u32, limits: &LimitKeys, now: Nanos) -> bool {
-    let ip = job.client.ip();
-    job.client.transport().is_proven()
-        || job.cookie.is_some_and(|cookie| shared.cookies.is_ours(&cookie, ip))
+fn may_exceed(
+    shared: &Shared,
+    client: &Client,
+    arrival: &Arrival,
+    octets: u32,
+    limits: &LimitKeys,
+    now: Nanos,
+) -> bool {
+    let ip = client.ip();
+    client.transport().is_proven()
+        || arrival.cookie.is_some_and(|cookie| shared.cookies.is_ours(&cookie, ip))
         || shared.amplification.grants(
             wide_network(ip),
-            octets - job.unlimited,
+            octets - arrival.unlimited,
             now,
             limits.amplification_rate,
             limits.amplification_burst,

@@ -14,14 +14,19 @@ pub(super) struct Job {
     /// Identifier of the query while it waits.
     pub(super) id: JobId,
     pub(super) client: Client,
+    pub(super) arrival: Arrival,
     pub(super) inquiry: Inquiry,
-    pub(super) arrived: Nanos,
+    /// Trace of a query that comes from the command `dns64d explain`; `None` for a query from a client.
+    pub(super) trace: Option<Box<Trace>>,
+}
+
+/// Arrival of a client query, and limits on the reply.
+pub(super) struct Arrival {
+    pub(super) time: Nanos,
     /// Cookie that may verify the client's address (RFC 7873).
     pub(super) cookie: Option<Cookie>,
     /// Size, in octets, up to which a UDP reply is not rate limited. It is a fixed multiple of the size of the query.
     pub(super) unlimited: u32,
-    /// Trace of a query that comes from the command `dns64d explain`; `None` for a query from a client.
-    pub(super) trace: Option<Box<Trace>>,
 }
 
 impl Job {
@@ -95,15 +100,9 @@ mod tests {
         let policy = Policy::default();
         let inquiry =
             Inquiry::begin(&query, Transport::Tcp, None, &Rules::for_all_names(&policy, ip));
-        Job {
-            id,
-            client: Client::Stream(Transport::Tcp, ip, ToStream::closed()),
-            inquiry,
-            arrived: Nanos(0),
-            cookie: None,
-            unlimited: u32::MAX,
-            trace: None,
-        }
+        let client = Client::Stream(Transport::Tcp, ip, ToStream::closed());
+        let arrival = Arrival { time: Nanos(0), cookie: None, unlimited: u32::MAX };
+        Job { id, client, arrival, inquiry, trace: None }
     }
 
     #[test]

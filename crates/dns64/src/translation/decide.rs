@@ -26,16 +26,19 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use smallvec::SmallVec;
 use wire::edns::ede;
 use wire::rcode::Rcode;
 use wire::view::{CLASS_IN, rtype};
 
-use crate::name::LowerName;
+use crate::name::{KeyBuf, LowerName};
 use crate::resolver::answer::{Answer, AnswerKind, MAX_ALIASES};
 use crate::resolver::outcome::{CachedAnswer, Failure, Outcome};
-use crate::translation::local::LocalAnswer;
+use crate::translation::local::{self, Local, LocalAnswer};
+use crate::translation::policy::{Mode, Policy, Rules, TTL_WITHOUT_SOA};
 
-use crate::translation::policy::{Mode, Policy, TTL_WITHOUT_SOA};
+/// Number of upstream queries that most client queries need: one for AAAA records and one for A records.
+const USUAL_QUESTIONS: usize = 2;
 
 /// The properties of a client query on which the DNS64 decision depends.
 #[derive(Clone, Debug)]
@@ -290,6 +293,60 @@ impl Question {
     }
 }
 
+/// Outcomes of the upstream queries of a client query, in the order of the queries.
+pub(crate) type Outcomes = SmallVec<[Outcome; USUAL_QUESTIONS]>;
+
+impl Question {
+    /// Looks up the answers to the usual upstream queries, and adds them to `known`: one query and, if the name has no
+    /// AAAA records and no aliases, a query for its A records. `cached` returns a cached outcome. Returns the first
+    /// question that is not cached. In other cases, [`next`] returns further queries.
+    #[inline]
+    pub(crate) fn usual_answers(
+        &self,
+        rules: &Rules<'_>,
+        known: &mut Outcomes,
+        mut cached: impl FnMut(&KeyBuf) -> Option<Outcome>,
+    ) -> Option<KeyBuf> {
+        let plan = self.plan(rules.policy, rules.mode);
+        let qtype = if plan == Plan::Unchanged { self.qtype } else { rtype::AAAA };
+        let mut key = self.key(self.name.wire(), qtype);
+        let Some(outcome) = cached(&key) else { return Some(key) };
+        let is_denial = outcome.kept().is_some_and(|kept| {
+            kept.answer.kind() == AnswerKind::NoData && !kept.answer.has_aliases() && !kept.stale
+        });
+        known.push(outcome);
+        if is_denial && matches!(plan, Plan::Translated(_)) {
+            key.set_qtype(rtype::A);
+            match cached(&key) {
+                Some(outcome) => known.push(outcome),
+                None => return Some(key),
+            }
+        }
+        None
+    }
+
+    /// True if records of the queried type can have address hints (RFC 9460 §7.3).
+    #[inline]
+    pub(crate) fn has_hints(&self) -> bool {
+        matches!(self.qtype, rtype::HTTPS | rtype::SVCB)
+    }
+
+    /// Searches for a local answer, which needs no upstream query.
+    #[inline]
+    pub(crate) fn find_local(&self, rules: &Rules<'_>) -> Local {
+        match self.qclass {
+            CLASS_IN => local::find_local(&self.name, self.qtype, rules),
+            _ => Local::No,
+        }
+    }
+
+    /// Returns the key of a question for `name` (wire format, lower case) with the class and the flags of the client
+    /// query.
+    pub(crate) fn key(&self, name: &[u8], qtype: u16) -> KeyBuf {
+        KeyBuf::from_wire(name, qtype, self.qclass, self.dnssec_ok, self.checking_disabled)
+    }
+}
+
 /// Returns the next step of a client query. `known` contains the upstream answers so far, in the order of their
 /// queries. All these queries belong to the same plan ([`Question::plan`]). `mode` is the condition for A queries. If
 /// `may_ask_again` is true, no query has been repeated yet, and [`Next::Repeat`] may be returned.
@@ -356,6 +413,7 @@ enum Aaaa<'a> {
 }
 
 /// Searches for the AAAA records of the question's name, native or synthesized.
+#[inline]
 fn aaaa<'a>(question: &'a Question, policy: &Policy, mode: Mode, known: Known<'a>) -> Aaaa<'a> {
     let Known { answers: known, may_ask_again } = known;
     let alone = |reply, answers| Aaaa::Alone { reply, answers };
@@ -479,6 +537,7 @@ fn a_unless_aaaa<'a>(
 /// reason. The upstream may then have rejected AAAA records, or the proof of their absence, because of their
 /// signatures. A records must not be used in this case: RFC 6147 §5.1.2, which allows an A query after an error, does
 /// not apply to validation failures. An upstream query with CD shows whether the rejected data exist.
+#[inline]
 fn may_be_bogus(aaaa: &Outcome, mode: Mode) -> bool {
     match aaaa.kept() {
         Some(kept) if kept.stale => kept.doubted.is_some(),
@@ -510,6 +569,7 @@ fn bogus() -> Reply<'static> {
 
 /// Returns the reason for an A query, based on the answer to the AAAA query (RFC 6147 §5.1.1 to §5.1.4). If no A
 /// query is needed, returns the reply as the error.
+#[inline]
 fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
     let kept = match aaaa.last {
         Outcome::Failed(Failure::Timeout | Failure::Malformed) => return Ok(Reason::Timeout),
@@ -533,6 +593,7 @@ fn reason<'a>(policy: &Policy, aaaa: &Chain<'a>) -> Result<Reason, Reply<'a>> {
 }
 
 /// Returns the reply after both the AAAA query and the A query have been answered (RFC 6147 §5.1.6).
+#[inline]
 fn conclude<'a>(
     question: &Question,
     policy: &Policy,
@@ -597,6 +658,7 @@ fn conclude<'a>(
 
 /// Returns a reply with the excluded AAAA records if the policy permits this (`fallback-native`). IPv4-mapped
 /// addresses are never returned.
+#[inline]
 fn native<'a>(policy: &Policy, reason: Reason, aaaa: &Chain<'a>) -> Option<Reply<'a>> {
     let last = aaaa.last.kept().filter(|_| reason == Reason::Excluded && policy.fallback_native)?;
     let strip = match hidden(&last.answer, |v6| Strip::Mapped.hides(v6, policy)) {
@@ -608,6 +670,7 @@ fn native<'a>(policy: &Policy, reason: Reason, aaaa: &Chain<'a>) -> Option<Reply
 }
 
 /// Returns the IPv4 addresses in the A records of an answer.
+#[inline]
 pub(crate) fn addresses(answer: &Answer) -> impl Iterator<Item = Ipv4Addr> + '_ {
     answer
         .answers()
@@ -681,15 +744,25 @@ enum Followed<'a> {
 /// Follows aliases that upstreams did not follow (RFC 6147 §5.1.5, RFC 1034 §5.3.3). An alias is also followed if
 /// queries for its target must go to upstreams other than the one that sent the answer. The records after such an alias
 /// have been removed from the answer.
+#[inline]
 fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
+    match known {
+        [] => Followed::Ask(start),
+        [last, ..] if !is_unfinished(last) => {
+            let earlier = AliasChain::default();
+            Followed::End(Chain { earlier, with_last: &known[..1], last, end: end(last, start) })
+        }
+        _ => follow_aliases(start, known),
+    }
+}
+
+#[cold]
+fn follow_aliases<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
     let mut name = start;
     let mut asked = Vec::new();
     for (i, last) in known.iter().enumerate() {
-        let end = match last.kept() {
-            Some(kept) => kept.answer.target(),
-            None => name,
-        };
-        if last.kept().is_none_or(|kept| kept.answer.kind() != AnswerKind::Unfinished) {
+        let end = end(last, name);
+        if !is_unfinished(last) {
             let earlier = AliasChain { aaaa: &known[..i], a: &[] };
             return Followed::End(Chain { earlier, with_last: &known[..=i], last, end });
         }
@@ -700,6 +773,18 @@ fn follow<'a>(start: &'a [u8], known: &'a [Outcome]) -> Followed<'a> {
         name = end;
     }
     Followed::Ask(name)
+}
+
+/// Returns the name at the end of the aliases in the answer to a query for `asked`.
+#[inline]
+fn end<'a>(outcome: &'a Outcome, asked: &'a [u8]) -> &'a [u8] {
+    outcome.kept().map_or(asked, |kept| kept.answer.target())
+}
+
+/// True if the answer consists of aliases, and the name at their end must be queried.
+#[inline]
+fn is_unfinished(outcome: &Outcome) -> bool {
+    outcome.kept().is_some_and(|kept| kept.answer.kind() == AnswerKind::Unfinished)
 }
 
 #[cfg(test)]

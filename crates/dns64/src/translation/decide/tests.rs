@@ -591,3 +591,64 @@ fn missing_discovered_prefix_is_servfail() {
         .known(&address())
         .becomes("synthesize 1 after 1, NoData, 120 s");
 }
+
+/// The questions that are looked up in the cache at once are those that [`next`] returns one after another.
+#[test]
+fn usual_questions_are_those_of_single_steps() {
+    let alias = || said("a.test", AAAA).cname("a.test", 60, "b.test");
+    let Outcome::Answered(denial) = nodata().kept() else { panic!("an answer") };
+    let stale = |doubted| CachedAnswer { stale: true, doubted, ..denial.clone() };
+    let first = [
+        nodata().kept(),
+        nodata().aged(30),
+        Outcome::Answered(stale(None)),
+        Outcome::Answered(stale(Some(3))),
+        real().kept(),
+        mapped().kept(),
+        alias().kept(),
+        alias().nodata(60).kept(),
+        alias().aaaa("b.test", 60, "2001:db8::1").kept(),
+        said("a.test", AAAA).nodata(60).rcode(3).kept(),
+        servfail(AAAA).kept(),
+        unexplained().kept(),
+        Outcome::Failed(Failure::Timeout),
+        Outcome::Failed(Failure::Unreachable),
+    ];
+    let second = [Some(address().kept()), Some(servfail(A).kept()), None];
+    let policies = [
+        Policy::default(),
+        Policy { filter_a: true, ..Policy::default() },
+        Policy { ignore_aaaa: true, ..Policy::default() },
+        Policy { mappings: Vec::new(), ..Policy::default() },
+    ];
+    for ((policy, mode), (qtype, checking_disabled)) in policies
+        .iter()
+        .flat_map(|policy| {
+            [Mode::Strict, Mode::NodataOnly, Mode::Timeout].map(|mode| (policy, mode))
+        })
+        .flat_map(|rules| {
+            [(AAAA, false), (AAAA, true), (A, false), (ANY, false)].map(|asked| (rules, asked))
+        })
+    {
+        let question = Question { qtype, checking_disabled, ..case("").question };
+        let client = Ipv4Addr::LOCALHOST.into();
+        let rules = Rules { mode, ..Rules::for_all_names(policy, client) };
+        for (first, second) in first.iter().flat_map(|one| second.iter().map(move |two| (one, two)))
+        {
+            let mut asked = Vec::new();
+            let mut known = Outcomes::new();
+            let missing = question.usual_answers(&rules, &mut known, |key| {
+                asked.push((key.name().to_vec(), key.qtype()));
+                if asked.len() == 1 { Some(first.clone()) } else { second.clone() }
+            });
+            let missing = missing.map(|key| (key.name().to_vec(), key.qtype()));
+            assert_eq!(missing.as_ref(), asked.get(known.len()), "{question:?}");
+            for (at, (name, qtype)) in asked.iter().enumerate() {
+                match next(&question, policy, mode, &known[..at], true) {
+                    Next::Ask(next, next_type) => assert_eq!((next, next_type), (&**name, *qtype)),
+                    other => panic!("{question:?}: {other:?} after {at} of {known:?}"),
+                }
+            }
+        }
+    }
+}
