@@ -1,10 +1,11 @@
 //! DNS cookies, server side (RFC 7873, RFC 9018).
 
 use std::net::IpAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use domain::base::Serial;
 use domain::base::opt::cookie::{ServerCookie, StandardServerCookie};
+use net::clock;
+use units::Nanos;
 use wire::rcode::Rcode;
 
 use crate::client::query::{Cookie, Query};
@@ -76,7 +77,7 @@ impl Cookies {
 
 /// Returns the current time in the format of cookie time stamps: seconds since 1970, modulo 2³².
 fn now() -> u32 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
+    (clock::wall().0 / Nanos::SECOND.0) as u32
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use domain::base::{MessageBuilder, Record, Ttl};
 use domain::rdata::{Aaaa, Cname};
 use smallvec::{SmallVec, smallvec};
 use wire::edns::ede;
-use wire::edns::{OPT_LEN, UDP_PAYLOAD, option, option_header, put_opt};
+use wire::edns::{OPT_LEN, UDP_PAYLOAD, opt_header, option, option_header};
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{CLASS_IN, Message, rtype};
@@ -33,8 +33,8 @@ use crate::translation::local::{self, LocalAnswer, NameServer};
 use crate::translation::policy::{AdSource, Hints, MAX_SYNTHESIZED, Policy, Rules};
 use crate::transport::Transport;
 
-/// Buffer size, in octets, for the largest set of options in a reply: a cookie and two extended errors.
-const USUAL_OPTIONS: usize = 64;
+/// Length of the code and the length field of an option, in octets.
+const OPTION_HEADER_LEN: usize = 4;
 
 /// Length of the cookie option's data: client cookie (8 octets) and server cookie (16 octets).
 pub(crate) const COOKIE_LEN: usize = 24;
@@ -417,25 +417,17 @@ impl ReplyFrame {
 
     /// Truncates a reply that is too long, and appends the OPT record.
     fn finish(&self, out: &mut Vec<u8>, start: usize, errors: &[u16]) {
-        let mut options: SmallVec<[u8; USUAL_OPTIONS]> = SmallVec::new();
-        if self.edns {
-            put_cookie(&mut options, self.cookie);
-            for error in errors {
-                options.extend_from_slice(&option_header(option::EXTENDED_ERROR, 2));
-                options.extend_from_slice(&error.to_be_bytes());
-            }
-        }
+        let mut options = Options { cookie: self.cookie, errors };
         if !self.transport.truncates() && out.len() - start + OPT_LEN + options.len() > self.limit {
             // The answer and the options do not both fit. The answer is sent without options.
-            options.clear();
+            options = Options::default();
         }
         let opt_len = if self.edns { OPT_LEN + options.len() } else { 0 };
         if out.len() - start + opt_len > self.limit {
             self.cut(out, start, self.limit.saturating_sub(opt_len));
         }
         if self.edns {
-            count(out, start, ARCOUNT);
-            put_opt(out, UDP_PAYLOAD as u16, Rcode::NOERROR, self.dnssec_ok, &options);
+            options.put(out, start, Rcode::NOERROR, self.dnssec_ok);
         }
     }
 
@@ -525,17 +517,38 @@ pub(crate) fn write_refusal(
     ]);
     out.extend(question);
     if edns {
-        count(out, start, ARCOUNT);
-        let mut options: SmallVec<[u8; USUAL_OPTIONS]> = SmallVec::new();
-        put_cookie(&mut options, cookie);
-        put_opt(out, UDP_PAYLOAD as u16, code, false, &options);
+        Options { cookie, errors: &[] }.put(out, start, code, false);
     }
 }
 
-fn put_cookie(options: &mut SmallVec<[u8; USUAL_OPTIONS]>, cookie: Option<[u8; COOKIE_LEN]>) {
-    if let Some(cookie) = cookie {
-        options.extend_from_slice(&option_header(option::COOKIE, COOKIE_LEN as u16));
-        options.extend_from_slice(&cookie);
+/// Options in the OPT record of a reply.
+#[derive(Clone, Copy, Default)]
+struct Options<'a> {
+    cookie: Option<[u8; COOKIE_LEN]>,
+    /// Extended errors (RFC 8914).
+    errors: &'a [u16],
+}
+
+impl Options<'_> {
+    /// Returns the length of the options in octets.
+    fn len(&self) -> usize {
+        let cookie = if self.cookie.is_some() { OPTION_HEADER_LEN + COOKIE_LEN } else { 0 };
+        cookie + self.errors.len() * (OPTION_HEADER_LEN + 2)
+    }
+
+    /// Appends an OPT record with the options to the message that begins at `start`.
+    fn put(&self, out: &mut Vec<u8>, start: usize, code: Rcode, dnssec_ok: bool) {
+        count(out, start, ARCOUNT);
+        let header = opt_header(UDP_PAYLOAD as u16, code, dnssec_ok, self.len() as u16);
+        out.extend_from_slice(&header);
+        if let Some(cookie) = self.cookie {
+            out.extend_from_slice(&option_header(option::COOKIE, COOKIE_LEN as u16));
+            out.extend_from_slice(&cookie);
+        }
+        for error in self.errors {
+            out.extend_from_slice(&option_header(option::EXTENDED_ERROR, 2));
+            out.extend_from_slice(&error.to_be_bytes());
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Replies as octets: copying, synthesis, truncation.
 
 use units::Nanos;
+use wire::edns::put_opt;
 use wire::view::rtype::{A, AAAA, CNAME, SOA};
 
 use super::*;
