@@ -99,7 +99,8 @@ pub(crate) fn is_question(said: &[u8], asked: &[u8]) -> bool {
     let Some(at) = asked.len().checked_sub(4).filter(|_| said.len() == asked.len()) else {
         return false;
     };
-    said[at..] == asked[at..] && said[..at].eq_ignore_ascii_case(&asked[..at])
+    // Most names are in lower case, and equal octets are found faster.
+    said == asked || said[at..] == asked[at..] && said[..at].eq_ignore_ascii_case(&asked[..at])
 }
 
 /// Returns the labels of a name without the root label.

@@ -151,7 +151,8 @@ impl Answer {
         {
             return Err(Unusable::OtherQuestion);
         }
-        let survey = Survey::scan(&view, message, records_at, asked)?;
+        let mut survey = Survey::new(&view, message, records_at);
+        survey.scan(&view, asked)?;
         let may_leave_out = scope.is_some() && view.nscount() > 0;
         if survey.plain && survey.is_clean() && !may_leave_out {
             return Ok(Answer::keep(message, &survey, None, limits));
@@ -162,7 +163,9 @@ impl Answer {
         }
         let clean = rebuild::rebuild(message, &aliases, asked)?;
         let view = Message::new(&clean).ok_or(Unusable::Malformed)?;
-        let again = Survey::scan(&view, &clean, records_at, asked)?.with_facts_of(&survey);
+        let mut again = Survey::new(&view, &clean, records_at);
+        again.scan(&view, asked)?;
+        again.add_facts_of(&survey);
         let is_cut = aliases.is_cut;
         let mut aliases = Aliases::follow(&view, &again, asked, scope)?;
         if is_cut {

@@ -2,10 +2,11 @@
 //! replies.
 //!
 //! ```text
-//! on_query ─► limiter, access ─► Inquiry::begin ─► advance ─► step ─► reply ─► Replies
-//!                                                     ▲        │ ask
-//!                                                     │        ▼
-//!                                                   resume ◄─ Resolver, jobs
+//! on_query ─► limiter, access ─► begin ─┬─► the usual answers are cached ─► conclude ─► Replies
+//!                                       └─► Inquiry ─► advance ─► step ─────▲
+//!                                                        ▲         │ ask
+//!                                                        │         ▼
+//!                                                      resume ◄─ Resolver, jobs
 //! ```
 //!
 //! Each reply is reported to an [`Observer`], if there is one. An explained query

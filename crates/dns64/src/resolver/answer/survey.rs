@@ -81,16 +81,10 @@ pub(super) struct Survey<'a> {
 const TO_QUESTION: [u8; 2] = [0xc0, HEADER_LEN as u8];
 
 impl<'a> Survey<'a> {
-    pub(super) fn scan(
-        view: &Message<'a>,
-        message: &'a [u8],
-        records_at: usize,
-        asked: UpstreamQuestion<'_>,
-    ) -> Result<Survey<'a>, Unusable> {
-        if message.len() > usize::from(u16::MAX) {
-            return Err(Unusable::Malformed);
-        }
-        let mut survey = Survey {
+    /// Returns the facts that are known before the records are read ([`Survey::scan`]).
+    #[inline]
+    pub(super) fn new(view: &Message<'a>, message: &'a [u8], records_at: usize) -> Survey<'a> {
+        Survey {
             names: view.names(),
             message,
             records_at,
@@ -108,12 +102,23 @@ impl<'a> Survey<'a> {
             rcode_bits: 0,
             extended_error: None,
             ranges: SmallVec::new(),
-        };
-        survey.ranges.push(HEADER_LEN..records_at - 4);
-        let at = survey.walk_answers(view, asked)?;
-        let at = survey.walk_authority(view, at, asked)?;
-        survey.walk_additional(view, at, asked)?;
-        Ok(survey)
+        }
+    }
+
+    /// Reads all records of the message.
+    pub(super) fn scan(
+        &mut self,
+        view: &Message<'a>,
+        asked: UpstreamQuestion<'_>,
+    ) -> Result<(), Unusable> {
+        if self.message.len() > usize::from(u16::MAX) {
+            return Err(Unusable::Malformed);
+        }
+        self.ranges.push(HEADER_LEN..self.records_at - 4);
+        let at = self.walk_answers(view, asked)?;
+        let at = self.walk_authority(view, at, asked)?;
+        self.walk_additional(view, at, asked)?;
+        Ok(())
     }
 
     /// True if the message can be cached unchanged, without regard to the order of its answer records. The caller
@@ -129,13 +134,10 @@ impl<'a> Survey<'a> {
 
     /// Adds the facts of the original message that are lost when it is rebuilt: its EDNS part, and
     /// the presence of NS records.
-    pub(super) fn with_facts_of(self, original: &Survey<'_>) -> Survey<'a> {
-        Survey {
-            rcode_bits: original.rcode_bits,
-            extended_error: original.extended_error,
-            has_ns: original.has_ns,
-            ..self
-        }
+    pub(super) fn add_facts_of(&mut self, original: &Survey<'_>) {
+        self.rcode_bits = original.rcode_bits;
+        self.extended_error = original.extended_error;
+        self.has_ns = original.has_ns;
     }
 
     /// Returns the question's name with the letter case of the message.
