@@ -62,7 +62,8 @@ impl Poller {
     /// Returns any error from epoll_wait(2) except `EINTR`.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<impl Iterator<Item = usize> + '_> {
         // The timeout is rounded up. If a wait ended too early, the caller would repeat it at once and use CPU time.
-        let millis = timeout.as_millis() + u128::from(timeout.subsec_nanos() % 1_000_000 > 0);
+        let is_whole = timeout.subsec_nanos().is_multiple_of(1_000_000);
+        let millis = timeout.as_millis() + u128::from(!is_whole);
         let millis = u16::try_from(millis).unwrap_or(u16::MAX);
         let ready = match self.epoll.wait(&mut self.events, EpollTimeout::from(millis)) {
             Ok(n) => n,
