@@ -208,6 +208,10 @@ impl<'a> Aliases<'a> {
                     // No DNAME exists below another one (RFC 6672 §2.4).
                     is_first(&mut dname_owner_len, owner.len(), |a, b| a == b)?;
                     let target = lower(names, record.data_at)?;
+                    // A DNAME to a name below its owner applies to its own result again.
+                    if target.ends_with(owner) {
+                        return Err(Unusable::AliasLoop);
+                    }
                     match substitute(&self.end, owner.len(), target.wire()) {
                         Some(target) => {
                             is_first(&mut dname, (target, record.ttl), |a, b| a.0 == b.0)?

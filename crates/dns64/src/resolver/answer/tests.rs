@@ -308,8 +308,12 @@ fn a_dname_without_its_cname_is_followed() {
         assert_eq!(of_alias.kind(), AnswerKind::Data);
         assert_eq!(types(&of_alias), [rtype::DNAME, rtype::CNAME]);
     }
-    let back = dname("a.test").parse();
-    assert!(matches!(back, Err(Unusable::AliasLoop)), "{back:?}");
+    for target in ["a.test", "b.a.test"] {
+        for said in [dname(target), dname(target).cname("www.a.test", 60, "www.c.test")] {
+            let parsed = said.parse();
+            assert!(matches!(parsed, Err(Unusable::AliasLoop)), "{target}: {parsed:?}");
+        }
+    }
     let long = format!("{0}.{0}.{0}.{1}", "l".repeat(63), "m".repeat(58));
     assert!(
         matches!(dname(&long).parse(), Err(Unusable::Malformed)),
