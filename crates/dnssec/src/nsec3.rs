@@ -232,8 +232,8 @@ impl Encloser {
     }
 }
 
-/// Returns the hash in the owner name of a record.
-fn owner_hash(owner: &Name, zone: &Name) -> Option<Vec<u8>> {
+/// Returns the hash in the owner name of a record, which is directly below the zone.
+pub(crate) fn owner_hash(owner: &Name, zone: &Name) -> Option<Vec<u8>> {
     if owner.parent()? != *zone {
         return None;
     }

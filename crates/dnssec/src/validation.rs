@@ -11,6 +11,7 @@ use crate::context::{Context, Query, Validator};
 use crate::denial::Denial;
 use crate::limits::{Limit, Work};
 use crate::name::Name;
+use crate::nsec3::owner_hash;
 use crate::rrset::{Response, Section};
 use crate::signature::verify;
 use crate::verdict::{Fault, Security, Verdict};
@@ -150,10 +151,11 @@ impl Checking {
     }
 
     /// True if all SOA, NSEC and NSEC3 records in the authority section are secure. Their signatures without records are
-    /// not.
+    /// not, and neither are such signatures of the type of the question. The owner of an NSEC3 record must be a hash.
     fn has_secure_authority(&mut self, context: &mut Context<'_>) -> Result<bool, Query> {
         let is_checked = |rtype| rtype == Rtype::SOA || is_proof(rtype);
-        if self.response.authority.types_without_records().any(is_checked) {
+        let needs_records = |rtype| is_checked(rtype) || rtype == self.rtype;
+        if self.response.authority.types_without_records().any(needs_records) {
             return Ok(false);
         }
         let sets = self.response.authority.iter();
@@ -161,7 +163,10 @@ impl Checking {
         let indices: Vec<usize> = sets.map(|(index, _)| index).collect();
         for index in indices {
             let checked = self.check(Part::Authority, index, context)?;
-            if checked.verdict.security != Security::Secure {
+            let set = self.response.authority.get(index);
+            let is_misplaced = set.rtype == Rtype::NSEC3
+                && checked.zone.is_some_and(|zone| owner_hash(&set.owner, &zone).is_none());
+            if checked.verdict.security != Security::Secure || is_misplaced {
                 return Ok(false);
             }
         }

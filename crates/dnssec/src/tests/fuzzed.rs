@@ -167,3 +167,37 @@ fn incomplete_proofs_with_opt_out_and_without_soa_are_bogus() {
     let child = [records(&soa("www.example.test.")), proof].concat();
     assert_eq!(of(&child), INSECURE);
 }
+
+#[test]
+fn owners_of_nsec3_records_are_hashes() {
+    let world = world();
+    let encloser = matching("example.test.", 0, "NS SOA");
+    let proof = [covering("www.example.test.", 0, 0), covering("*.example.test.", 0, 0)];
+    let proof = format!("{encloser}\n{}", proof.join("\n"));
+    assert_eq!(absent(&world, &proof), SECURE);
+    let (_, data) = encloser.split_once(' ').unwrap();
+    for owner in ["0.a.example.test.", "a.example.test."] {
+        let more = format!("{proof}\n{owner} {data}");
+        assert_eq!(absent(&world, &more), bogus(Code::DNSSEC_BOGUS), "{owner}");
+    }
+}
+
+#[test]
+fn signatures_of_the_type_of_the_question_have_records() {
+    let world = world();
+    let zone = world.zone("example.test.");
+    let denial = format!("{}\nwww.example.test. NSEC x.example.test. A", soa("example.test."));
+    let denial = zone.sign(&denial);
+    let of = |rtype, authority: &[_]| {
+        judged(&world, &response("www.example.test.", rtype, &[], authority))
+    };
+    assert_eq!(of(Rtype::AAAA, &denial), SECURE);
+    for (rtype, record, expected) in [
+        (Rtype::AAAA, "www.example.test. AAAA 2001:db8::1", bogus(Code::DNSSEC_BOGUS)),
+        (Rtype::AAAA, "www.example.test. A 192.0.2.1", SECURE),
+    ] {
+        let mut authority = denial.clone();
+        authority.push(zone.sign(record).pop().unwrap());
+        assert_eq!(of(rtype, &authority), expected, "{record}");
+    }
+}
