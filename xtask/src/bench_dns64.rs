@@ -9,14 +9,14 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use hosts::servers::{self, Operator};
 use method::stats::Summary;
 use net::cpu_time::CpuTimes;
 use serde_json::{Value, json};
 
-use crate::bench::lab::{LIMIT, Lab, is_spoiled, reasons};
-use crate::claims::{Bound, Claims, ResultOptions};
+use crate::bench::lab::{LIMIT, Lab, valid_trial};
+use crate::claims::{Bound, Claims, NotDecided, ResultOptions};
 use crate::process::{self, Build, Server, cpu_seconds, find, memory, output};
 use crate::servers::{
     AUTH, DUT, DUT_HOST, dut_in_lab, dut_of_operator, wait_until_answers, wait_until_listens,
@@ -55,6 +55,8 @@ const DUTS: [Dut; 4] = [
 /// Number of rounds. All servers are measured in each round, so that a slow phase of this machine affects all of them.
 const ROUNDS: usize = 3;
 const LATENCY_ROUNDS: usize = 8;
+/// Duration of a trial that measures latencies, in seconds.
+const LATENCY_SECONDS: u64 = 3;
 
 /// Clients, in order of decreasing CPU time per query. The less CPU time the client leaves to AuthDNS, the longer a
 /// fast server waits.
@@ -95,7 +97,7 @@ enum Latency {
     Of(f64),
     /// The server does not answer all queries.
     Overloaded,
-    /// The tester invalidated the trial and its repetition.
+    /// The tester invalidated the trial and its repetitions.
     Invalid,
 }
 
@@ -439,8 +441,11 @@ fn closed_loop_at(
         let printed = output(program, &lab.exec("tester", &args), LIMIT)?;
         let result: Value = serde_json::from_str(&printed)?;
         // A query may occasionally be lost because of a full socket buffer, but no answer may be wrong.
-        let [sent, valid, lost] =
-            ["sent", "valid", "lost"].map(|key| result[key].as_u64().unwrap_or(0));
+        let [sent, valid, lost, dropped] =
+            ["sent", "valid", "lost", "client_drops"].map(|key| result[key].as_u64().unwrap_or(0));
+        if dropped > 0 {
+            bail!(NotDecided(format!("this host dropped {dropped} answers")));
+        }
         ensure!(
             sent == valid + lost && lost * 1000 < sent,
             "{sent} sent, {valid} valid, {lost} lost"
@@ -490,10 +495,7 @@ fn both_latencies(
     first: usize,
 ) -> Result<[Latency; 2]> {
     let _server = start(lab, figures.dut, &figures.program)?;
-    let loads = [
-        (figures.half_rate(), ["14.0.0.0/8", "16.0.0.0/8"]),
-        (common, ["15.0.0.0/8", "17.0.0.0/8"]),
-    ];
+    let loads = [(figures.half_rate(), "14.0.0.0/8"), (common, "15.0.0.0/8")];
     let mut p99_us = [Latency::Invalid; 2];
     for load in [first, 1 - first] {
         let (rate, names) = loads[load];
@@ -504,24 +506,24 @@ fn both_latencies(
 
 /// Measures the 99th percentile of the round-trip time at a constant rate, if at most one query in a thousand has no
 /// valid reply. Queries may deviate from the schedule by 200 µs, so that the sender leaves enough CPU time to AuthDNS,
-/// which shares the CPU. If the tester invalidates the trial, the trial is repeated once with different names.
-fn latency(lab: &Lab, rate: u64, names: [&str; 2]) -> Result<Latency> {
-    let rate = rate.max(1).to_string();
-    for names in names {
-        let args = ["--server", DUT, "--rate", &rate, "--duration", "3s", "--names", names];
-        let trial = lab.measure_names_without_aaaa(
-            &[&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat(),
-        )?;
-        let [sent, valid] = ["sent", "valid"].map(|key| trial[key].as_u64().unwrap_or(0));
-        if is_spoiled(&trial) {
-            println!("INVALID trial at {rate} queries/s: {}", reasons(&trial));
-            continue;
-        }
-        let p99 =
-            trial["rtt_us"]["p99"].as_f64().filter(|_| valid > 0 && (sent - valid) * 1000 <= sent);
-        return Ok(p99.map_or(Latency::Overloaded, Latency::Of));
-    }
-    Ok(Latency::Invalid)
+/// which shares the CPU. Each repetition of an invalid trial uses different names.
+fn latency(lab: &Lab, rate: u64, names: &str) -> Result<Latency> {
+    let per_trial = rate.max(1) * LATENCY_SECONDS;
+    let (rate, seconds) = (rate.max(1).to_string(), format!("{LATENCY_SECONDS}s"));
+    let args = ["--server", DUT, "--rate", &rate, "--duration", &seconds, "--names", names];
+    let args = [&args[..], &["--cpus", TESTER_CPU, "--max-burst", "200us"]].concat();
+    let trial = valid_trial(|attempt| {
+        let first = (u64::from(attempt) * per_trial).to_string();
+        lab.measure_names_without_aaaa(&[&args[..], &["--first-name", &first]].concat())
+    });
+    let trial = match trial {
+        Err(error) if error.is::<NotDecided>() => return Ok(Latency::Invalid),
+        trial => trial?,
+    };
+    let [sent, valid] = ["sent", "valid"].map(|key| trial[key].as_u64().unwrap_or(0));
+    let p99 =
+        trial["rtt_us"]["p99"].as_f64().filter(|_| valid > 0 && (sent - valid) * 1000 <= sent);
+    Ok(p99.map_or(Latency::Overloaded, Latency::Of))
 }
 
 fn print_throughput(all: &[Figures<'_>], ceiling: &[[Load; CLIENTS.len()]], claims: &mut Claims) {
@@ -608,23 +610,8 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
     let loads = ["at half of its own rate", "at half of Unbound's"];
     for (i, load) in loads.iter().enumerate() {
         for f in all {
-            let spoiled = f.p99_us.iter().filter(|p99| p99[i] == Latency::Invalid).count();
-            let sound = f.p99_us.iter().map(|p99| p99[i]).filter(|p99| *p99 != Latency::Invalid);
-            let note = if spoiled > 0 {
-                format!("; {spoiled} rounds were invalid")
-            } else {
-                String::new()
-            };
-            match summary_if_all(sound.map(Latency::us)) {
-                Some(p99) => println!(
-                    "{:<9} {:>8.0} µs ({:.0} to {:.0}) {load}{note}",
-                    f.dut.name(),
-                    p99.median,
-                    p99.min,
-                    p99.max
-                ),
-                None => println!("{:<9} does not answer all queries {load}{note}", f.dut.name()),
-            }
+            let rounds: Vec<Latency> = f.p99_us.iter().map(|round| round[i]).collect();
+            println!("{:<9} {} {load}", f.dut.name(), latency_words(&rounds));
         }
     }
     println!("dns64d / Unbound in the same round:");
@@ -641,6 +628,23 @@ fn print_latency(all: &[Figures<'_>], claims: &mut Claims) {
     }
 }
 
+/// Returns the latencies of a server in all rounds in words.
+fn latency_words(rounds: &[Latency]) -> String {
+    let valid: Vec<Latency> =
+        rounds.iter().copied().filter(|round| *round != Latency::Invalid).collect();
+    let note = match rounds.len() - valid.len() {
+        0 => String::new(),
+        invalid => format!(" ({invalid} rounds were invalid)"),
+    };
+    match summary_if_all(valid.iter().map(|round| round.us())) {
+        Some(Summary { median, min, max, .. }) => {
+            format!("{median:>8.0} µs ({min:.0} to {max:.0}){note}")
+        }
+        None if valid.is_empty() => format!("not decided{note}"),
+        None => format!("does not answer all queries{note}"),
+    }
+}
+
 /// Returns dns64d's 99th percentile divided by Unbound's, at the load with index `i`. Only rounds in which both trials
 /// are valid count, and at least half of the rounds must be valid.
 fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
@@ -653,7 +657,7 @@ fn latency_ratio(all: &[Figures<'_>], i: usize) -> Result<Summary, String> {
         rounds.filter(|round| ![round.0, round.1].contains(&Latency::Invalid)).collect();
     if sound.len() * 2 < LATENCY_ROUNDS {
         return Err(format!(
-            "the tester invalidated all but {} of {LATENCY_ROUNDS} rounds",
+            "not decided: the tester invalidated all but {} of {LATENCY_ROUNDS} rounds",
             sound.len()
         ));
     }
@@ -725,4 +729,18 @@ fn two_cores(lab: &Lab, names: &Names, claims: &mut Claims) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latency_of_invalid_rounds_only_is_not_decided() {
+        let (known, invalid) = (Latency::Of(200.0), Latency::Invalid);
+        assert_eq!(latency_words(&[invalid; 8]), "not decided (8 rounds were invalid)");
+        let some = latency_words(&[known, invalid]);
+        assert_eq!(some.trim(), "200 µs (200 to 200) (1 rounds were invalid)");
+        assert_eq!(latency_words(&[known, Latency::Overloaded]), "does not answer all queries");
+    }
 }

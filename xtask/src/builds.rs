@@ -17,6 +17,8 @@ use clap::builder::RangedI64ValueParser;
 use clap::value_parser;
 use method::stats::{Summary, median_interval};
 
+use crate::claims::NotDecided;
+
 /// Maximum width of the 95 % interval of a ratio that is precise enough.
 const WIDTH: f64 = 0.03;
 /// Minimum number of rounds. Fewer rounds give no 95 % interval, and the first rounds warm up the machine.
@@ -81,7 +83,7 @@ impl Ratios {
     fn print(&self) {
         let (low, high) = self.interval().unwrap_or((f64::NAN, f64::NAN));
         let rounds = self.by_round.len();
-        let unknown = if self.is_known() { "" } else { ": undecided" };
+        let unknown = if self.is_known() { "" } else { ": not decided" };
         println!(
             "{}: ours / theirs {:.3} ({low:.3} to {high:.3}, {rounds} rounds){unknown}",
             self.figure,
@@ -93,7 +95,7 @@ impl Ratios {
 /// Measures both builds alternately. `begin` starts a round. `measure` returns the values of `figures` for one build,
 /// in the same order; greater values are better. A round measures each build `looks` times, and uses the mean of the
 /// values. All figures are measured until each of them is precise enough, because a measurement always returns all
-/// figures.
+/// figures. A round is left out if `measure` returns [`NotDecided`].
 ///
 /// The status is 1 if the median ratio of a figure is lower than required. Otherwise it is 2 if a figure is undecided.
 pub(crate) fn compare<const N: usize, R>(
@@ -106,27 +108,21 @@ pub(crate) fn compare<const N: usize, R>(
     let mut all = figures.map(|figure| Ratios { figure, by_round: Vec::new() });
     for round in 0..usize::from(wanted.rounds) {
         let mut started = begin(round)?;
-        // Sums are sufficient, because the ratio of the sums equals the ratio of the means.
-        let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
-        for look in 0..looks {
-            let order = if (round + look) % 2 == 0 {
-                [Build::Ours, Build::Theirs]
-            } else {
-                [Build::Theirs, Build::Ours]
-            };
-            for build in order {
-                let figures = measure(&mut started, build)?;
-                ensure!(figures.iter().all(|figure| *figure > 0.0), "{build:?}: a figure is 0");
-                let sums = if build == Build::Ours { &mut ours } else { &mut theirs };
-                sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+        let by_figure = match ratios_of_round(round, looks, |build| measure(&mut started, build)) {
+            Err(error) if error.is::<NotDecided>() => {
+                eprintln!("round {}: {error:#}", round + 1);
+                continue;
             }
-        }
-        for (i, ratios) in all.iter_mut().enumerate() {
-            ratios.by_round.push(ours[i] / theirs[i]);
+            by_figure => by_figure?,
+        };
+        for (ratios, ratio) in all.iter_mut().zip(by_figure) {
+            ratios.by_round.push(ratio);
         }
         // The ratios are shown after each round, so that they are not lost if the user ends the program early.
-        let so_far =
-            all.iter().map(|ratios| format!("{} {:.3}", ratios.figure, ratios.by_round[round]));
+        let so_far = all
+            .iter()
+            .zip(by_figure)
+            .map(|(ratios, ratio)| format!("{} {ratio:.3}", ratios.figure));
         eprintln!("round {}: {}", round + 1, so_far.collect::<Vec<_>>().join(", "));
         if all.iter().all(Ratios::is_known) {
             break;
@@ -134,6 +130,30 @@ pub(crate) fn compare<const N: usize, R>(
     }
     all.iter().for_each(Ratios::print);
     Ok(status(&all.map(|ratios| ratios.finding()), wanted.at_least))
+}
+
+/// Returns the ratios ours / theirs of one round.
+fn ratios_of_round<const N: usize>(
+    round: usize,
+    looks: usize,
+    mut measure: impl FnMut(Build) -> Result<[f64; N]>,
+) -> Result<[f64; N]> {
+    // Sums are sufficient, because the ratio of the sums equals the ratio of the means.
+    let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
+    for look in 0..looks {
+        let order = if (round + look) % 2 == 0 {
+            [Build::Ours, Build::Theirs]
+        } else {
+            [Build::Theirs, Build::Ours]
+        };
+        for build in order {
+            let figures = measure(build)?;
+            ensure!(figures.iter().all(|figure| *figure > 0.0), "{build:?}: a figure is 0");
+            let sums = if build == Build::Ours { &mut ours } else { &mut theirs };
+            sums.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+        }
+    }
+    Ok(std::array::from_fn(|i| ours[i] / theirs[i]))
 }
 
 fn status(findings: &[Finding], at_least: f64) -> ExitCode {
@@ -146,6 +166,8 @@ fn status(findings: &[Finding], at_least: f64) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::bail;
+
     use super::*;
 
     const ROUNDS: u16 = 60;
@@ -170,6 +192,22 @@ mod tests {
             Ok([if build == Build::Ours { speed * ratio } else { speed }])
         });
         (code.unwrap(), rounds)
+    }
+
+    #[test]
+    fn rounds_with_invalid_trials_are_left_out() {
+        let compared = |is_invalid: fn(usize) -> bool| {
+            let wanted = Wanted { at_least: 0.97, rounds: ROUNDS };
+            let code = compare(["simulated"], wanted, 1, Ok, |&mut round, build| {
+                if is_invalid(round) && build == Build::Theirs {
+                    bail!(NotDecided("late".into()));
+                }
+                Ok([if is_invalid(round) { 1.0 } else { 1_000.0 }])
+            });
+            format!("{:?}", code.unwrap())
+        };
+        assert_eq!(compared(|round| round % 2 == 0), format!("{:?}", ExitCode::SUCCESS));
+        assert_eq!(compared(|_| true), format!("{:?}", ExitCode::from(2)));
     }
 
     #[test]

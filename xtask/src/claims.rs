@@ -6,6 +6,8 @@
 //!         └─► raw data, command, host ────────────────────────────────────────────────► --save FILE
 //! ```
 
+use std::error::Error;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,6 +19,9 @@ use hosts::new_file::write_json;
 use serde_json::{Map, Value, json};
 
 use crate::process::{self, Build};
+
+/// Exit status if the tester or this machine prevented a measurement.
+const NOT_MEASURED: u8 = 3;
 
 /// Options for reporting and saving results.
 #[derive(Clone, Debug, Default, Args)]
@@ -33,6 +38,30 @@ impl ResultOptions {
     /// Returns the build to measure. Results that are saved must be measured with the build profile of the packages.
     pub(crate) fn build(&self) -> Build {
         if self.save.is_some() { Build::Dist } else { Build::Release }
+    }
+}
+
+/// Error of a measurement that the tester or this machine prevented; contains the reason. It says nothing about the
+/// measured program.
+#[derive(Debug)]
+pub(crate) struct NotDecided(pub(crate) String);
+
+impl fmt::Display for NotDecided {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not decided: {}", self.0)
+    }
+}
+
+impl Error for NotDecided {}
+
+/// Returns the exit status of a benchmark. The status is 3 if the benchmark ended with [`NotDecided`].
+pub(crate) fn status_of(ended: Result<ExitCode>) -> Result<ExitCode> {
+    match ended {
+        Err(error) if error.is::<NotDecided>() => {
+            println!("{error:#}");
+            Ok(ExitCode::from(NOT_MEASURED))
+        }
+        ended => ended,
     }
 }
 
@@ -121,7 +150,7 @@ impl Claims {
             any(|o| matches!(o, ClaimOutcome::Invalid(_))),
         ) {
             (true, _) => 1,
-            (false, true) => 3,
+            (false, true) => NOT_MEASURED,
             (false, false) => 0,
         }
     }

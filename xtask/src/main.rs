@@ -194,7 +194,7 @@ fn main() -> Result<ExitCode> {
         Command::Soak(soak) => soak.run(),
         Command::Bench { against, what } => {
             packages::install(consent);
-            match what.unwrap_or(Comparison::Tester(against)) {
+            claims::status_of(match what.unwrap_or(Comparison::Tester(against)) {
                 Comparison::Tester(Against { against: Some(other), at_least, rounds, .. }) => {
                     bench::against::run(&other, builds::Wanted { at_least, rounds })
                 }
@@ -213,7 +213,7 @@ fn main() -> Result<ExitCode> {
                 Comparison::Xdp(keeping) => bench::xdp(&keeping),
                 Comparison::Mlrsearch(comparison) => comparison.run(),
                 Comparison::Timing(timing) => timing.run(),
-            }
+            })
         }
         Command::Reflect { address, cpu } => {
             comparison_programs::reflect(address, cpu).map(|()| ExitCode::SUCCESS)

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::lab::{AUTH, LIMIT, Lab};
+use super::lab::{AUTH, LIMIT, Lab, valid_trial};
 use crate::builds::{Build, Wanted, compare};
 use crate::process::{self, Server, cpu_seconds};
 
@@ -87,15 +87,21 @@ fn closed_loop(lab: &Lab, auth_program: &str, client: &str) -> Result<Exchanged>
     Ok(Exchanged { replies, server, client })
 }
 
-/// Returns the number of queries that the Measurer sends per second of its CPU time. All its threads are included.
+/// Returns the number of queries that the Measurer sends per second of its CPU time, in a valid trial. All its threads
+/// are included.
 fn measurer(lab: &Lab, program: &str) -> Result<f64> {
     let _auth = auth(lab, &lab.program)?;
     let [address, rate, duration] = [format!("{AUTH}:53"), RATE.to_string(), format!("{LOOK}s")];
     let args = [program, "measure", "--server", &address, "--rate", &rate];
     let more = ["--duration", &duration, "--timeout", "250ms", "--names", "0.0.0.0/0"];
     let last = ["--aaaa-share", "1", "--cpus", CLIENT_CPU, "--max-burst", "200us", "--quiet"];
-    let (_, seconds) = timed(lab, &[&args[..], &more, &last].concat())?;
-    Ok(f64::from(RATE * LOOK) / seconds)
+    let mut seconds = f64::NAN;
+    let trial = valid_trial(|_| {
+        let printed;
+        (printed, seconds) = timed(lab, &[&args[..], &more, &last, &["--json"]].concat())?;
+        serde_json::from_str(&printed).context(printed)
+    })?;
+    Ok(trial["sent"].as_f64().context("a trial without queries")? / seconds)
 }
 
 /// Runs a program in the tester's namespace and ignores the exit status. Returns the program's output, and its CPU time

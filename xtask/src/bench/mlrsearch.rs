@@ -25,7 +25,7 @@ use clap::Args;
 use method::stats::Summary;
 use serde_json::{Value, json};
 
-use crate::claims::{Bound, Claims, ResultOptions};
+use crate::claims::{Bound, Claims, NotDecided, ResultOptions};
 use crate::process::{self, Server, free_port};
 use crate::servers::{held_up, wait_until_listens};
 
@@ -215,7 +215,9 @@ fn ensure_was_served(counters: &str) -> Result<()> {
     let counters = serde_json::from_str(counters).context("the server printed no counters")?;
     if let Some(why) = held_up(&counters, TIMEOUT)? {
         let searches = CAPACITIES.len() * FAILING.len();
-        bail!("this machine is too slow for {searches} parallel searches: {why}");
+        bail!(NotDecided(format!(
+            "this machine is too slow for {searches} parallel searches: {why}"
+        )));
     }
     Ok(())
 }
@@ -304,6 +306,10 @@ impl Found {
     /// Reads the output of `search --json`.
     fn read(printed: &Value, seconds: f64) -> Result<Found> {
         let repeats = printed["repeats"].as_array().context("the search printed no searches")?;
+        let mut limits = repeats.iter().filter_map(|search| search["unmeasurable"].as_u64());
+        if let Some(rate) = limits.next() {
+            bail!(NotDecided(format!("all trials at {rate} queries/s were invalid")));
+        }
         let rates: Vec<f64> = repeats
             .iter()
             // If there is no such rate, even the lowest rate failed.
@@ -375,6 +381,8 @@ mod tests {
     fn a_search_that_found_nothing_counts_as_nothing() {
         let nothing = json!({ "repeats": [{ "highest": null }], "trials": [{ "rate": 1 }] });
         assert_eq!(Found::read(&nothing, 1.0).unwrap().rates.median, 0.0);
+        let unmeasurable = json!({ "repeats": [{ "highest": null, "unmeasurable": 100 }] });
+        assert!(Found::read(&unmeasurable, 1.0).unwrap_err().is::<NotDecided>());
         assert!(Found::read(&json!({ "repeats": [], "trials": [{}] }), 1.0).is_err());
         assert!(Found::read(&json!({}), 1.0).is_err());
     }
