@@ -229,12 +229,21 @@ pub(crate) fn dns64d_of_different_names(
     operator: &Operator,
     offload: bool,
 ) -> Result<f64> {
-    let dut = DUTS.iter().find(|dut| dut.kind == servers::Dut::Dns64d).context("dns64d")?;
-    let program = program(lab, dut).context("dns64d was not found")?;
-    let _auth = serve_auth(lab)?;
-    let server = start_with(lab, dut, &program, DUT, operator)?;
+    let [server, _auth] = start_dns64d(lab, operator, &[])?;
     let names = ["--names", "13.0.0.0/8", "--expect-prefix", "64:ff9b::/96"];
     Ok(closed_loop(lab, &server, &names, if offload { "true" } else { "false" })?.rate)
+}
+
+/// Starts dns64d and AuthDNS. `within` is the beginning of a command that runs dns64d, or is empty.
+pub(crate) fn start_dns64d(
+    lab: &Lab,
+    operator: &Operator,
+    within: &[String],
+) -> Result<[Server; 2]> {
+    let dut = DUTS.iter().find(|dut| dut.kind == servers::Dut::Dns64d).context("dns64d")?;
+    let program = program(lab, dut).context("dns64d was not found")?;
+    let auth = serve_auth(lab)?;
+    Ok([start_within(lab, dut, &program, DUT, operator, within)?, auth])
 }
 
 /// Measures each installed server with closed loops.
@@ -314,10 +323,22 @@ fn start_with(
     address: &str,
     operator: &Operator,
 ) -> Result<Server> {
+    start_within(lab, dut, program, address, operator, &[])
+}
+
+/// Same as [`start_with`]. `within` is the beginning of a command that runs the server.
+fn start_within(
+    lab: &Lab,
+    dut: &Dut,
+    program: &Path,
+    address: &str,
+    operator: &Operator,
+    within: &[String],
+) -> Result<Server> {
     let folder = lab.folder.path().join(dut.name());
     let words = dut_of_operator(dut.kind, &folder, program, 1, address, operator)?;
     let mut command = vec!["taskset", "-c", DUT_CPU];
-    command.extend(words.iter().map(String::as_str));
+    command.extend(within.iter().chain(&words).map(String::as_str));
     let server = Server::start(&lab.program, &lab.exec("dut", &command))?;
     wait_until_ready(lab, address)?;
     Ok(server)
@@ -425,33 +446,24 @@ fn closed_loop_at(
     offload: &str,
 ) -> Result<Load> {
     let time = format!("{}ms", time.as_millis());
-    let program: &str = &lab.program;
-    let args = [
-        program,
-        "closed-loop",
-        "--server",
-        address,
-        "--outstanding",
-        OUTSTANDING,
-        "--cpus",
-        TESTER_CPU,
-    ];
-    let args = [&args[..], names, &["--duration", &time, "--offload", offload, "--json"]].concat();
-    under_load(server, || {
-        let printed = output(program, &lab.exec("tester", &args), LIMIT)?;
-        let result: Value = serde_json::from_str(&printed)?;
-        // A query may occasionally be lost because of a full socket buffer, but no answer may be wrong.
-        let [sent, valid, lost, dropped] =
-            ["sent", "valid", "lost", "client_drops"].map(|key| result[key].as_u64().unwrap_or(0));
-        if dropped > 0 {
-            bail!(NotDecided(format!("this host dropped {dropped} answers")));
-        }
-        ensure!(
-            sent == valid + lost && lost * 1000 < sent,
-            "{sent} sent, {valid} valid, {lost} lost"
-        );
-        result["qps"].as_f64().context("no rate")
-    })
+    let args = ["--server", address, "--outstanding", OUTSTANDING];
+    let args = [&args[..], names, &["--duration", &time, "--offload", offload]].concat();
+    under_load(server, || answers(lab, &args)?["qps"].as_f64().context("no rate"))
+}
+
+/// Runs our closed loop, and returns its result. At most one query in a thousand has no answer.
+pub(crate) fn answers(lab: &Lab, more: &[&str]) -> Result<Value> {
+    let args = [&lab.program, "closed-loop", "--cpus", TESTER_CPU, "--json"];
+    let args = lab.exec("tester", &[&args[..], more].concat());
+    let result: Value = serde_json::from_str(&output(&lab.program, &args, LIMIT)?)?;
+    // A query may occasionally be lost because of a full socket buffer, but no answer may be wrong.
+    let [sent, valid, lost, dropped] =
+        ["sent", "valid", "lost", "client_drops"].map(|key| result[key].as_u64().unwrap_or(0));
+    if dropped > 0 {
+        bail!(NotDecided(format!("this host dropped {dropped} answers")));
+    }
+    ensure!(sent == valid + lost && lost * 1000 < sent, "{sent} sent, {valid} valid, {lost} lost");
+    Ok(result)
 }
 
 fn under_load(server: &Server, load: impl FnOnce() -> Result<f64>) -> Result<Load> {

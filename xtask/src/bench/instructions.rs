@@ -13,7 +13,7 @@ mod baseline;
 mod client;
 mod count;
 mod decide;
-mod paths;
+pub(super) mod paths;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -30,6 +30,10 @@ const MOST_CPUS: usize = 2;
 const LIMIT: Duration = Duration::from_secs(60);
 /// Function that is called by all threads that answer or send queries, and by no other threads.
 const RECEIVE: &str = "recvmmsg";
+/// Function by which the workers of dns64d wait for events.
+const WAIT: &str = "epoll_wait";
+/// First part of the names of callgrind's files.
+const COUNTS: &str = "counts";
 
 /// A program whose instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +140,6 @@ impl Count {
 struct Bench {
     programs: PathBuf,
     folder: tempfile::TempDir,
-    chrt: PathBuf,
-    valgrind: PathBuf,
     /// Address of the AuthDNS that dns64d queries.
     auth: SocketAddr,
     /// Address of the reference DUT that the Measurer queries.
@@ -162,8 +164,6 @@ impl Bench {
         Ok(Bench {
             programs: programs.into(),
             folder: tempfile::tempdir()?,
-            chrt: find("chrt").context("chrt not found (Debian package util-linux)")?,
-            valgrind: find("valgrind").context("valgrind not found (Debian package valgrind)")?,
             auth,
             reference,
             _servers: servers,
@@ -220,28 +220,15 @@ fn configuration(listen: SocketAddr, upstream: SocketAddr) -> String {
 /// One run of a program under callgrind.
 struct Run {
     folder: tempfile::TempDir,
-    /// Command without the program's arguments.
+    /// Command with its program, without the arguments of the counted program.
     command: Vec<String>,
 }
 
 impl Run {
     fn new(bench: &Bench, program: Program) -> Result<Run> {
         let folder = tempfile::tempdir_in(bench.folder.path())?;
-        let words = |path: &Path| path.to_string_lossy().into_owned();
-        let out = words(&folder.path().join("counts"));
-        let command = vec![
-            // The environment is empty, so that it is the same everywhere.
-            "--ignore-environment".to_owned(),
-            // With the batch policy, a process that wakes up does not preempt its client.
-            words(&bench.chrt),
-            "--batch".to_owned(),
-            "0".to_owned(),
-            words(&bench.valgrind),
-            "--tool=callgrind".to_owned(),
-            "--separate-threads=yes".to_owned(),
-            format!("--callgrind-out-file={out}"),
-            words(&bench.programs.join(program.file())),
-        ];
+        let mut command = callgrind(folder.path())?;
+        command.push(text(&bench.programs.join(program.file())));
         Ok(Run { folder, command })
     }
 
@@ -251,7 +238,8 @@ impl Run {
 
     /// Runs a program that terminates.
     fn to_end(&self, arguments: &[&str]) -> Result<()> {
-        process::output("env", &self.command(arguments), LIMIT).map(drop)
+        let command = self.command(arguments);
+        process::output(&command[0], &command[1..], LIMIT).map(drop)
     }
 
     /// Runs a server while a client sends queries to it.
@@ -262,7 +250,8 @@ impl Run {
         load: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let log = self.folder.path().join("log");
-        let server = Server::start_logged("env", &self.command(arguments), &log)?;
+        let command = self.command(arguments);
+        let server = Server::start_logged(&command[0], &command[1..], &log)?;
         wait_until_listens(&[], address.port())
             .and_then(|()| load())
             .with_context(|| fs::read_to_string(&log).unwrap_or_default())?;
@@ -272,23 +261,64 @@ impl Run {
     /// Returns the number of instructions of the threads that answer or send queries. Other threads are excluded,
     /// because their work depends on the clock.
     fn total(&self) -> Result<u64> {
-        let mut total = 0;
-        for entry in fs::read_dir(self.folder.path())? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with("counts") {
-                let text = fs::read_to_string(entry.path())?;
-                total += total_of_receiver(&text).unwrap_or(0);
-            }
-        }
+        let total =
+            threads(self.folder.path())?.iter().filter_map(|text| total_of_receiver(text)).sum();
         ensure!(total > 0, "no thread of the program calls {RECEIVE}");
         Ok(total)
     }
 }
 
-/// Returns the number of instructions in callgrind's file for a thread, if the thread receives datagrams.
+/// Returns the beginning of a command that runs a program under callgrind, which writes its counts into `folder`.
+pub(in crate::bench) fn callgrind(folder: &Path) -> Result<Vec<String>> {
+    let chrt = find("chrt").context("chrt not found (Debian package util-linux)")?;
+    let valgrind = find("valgrind").context("valgrind not found (Debian package valgrind)")?;
+    Ok(vec![
+        "env".to_owned(),
+        // The environment is empty, so that it is the same everywhere.
+        "--ignore-environment".to_owned(),
+        // With the batch policy, a process that wakes up does not preempt its client.
+        text(&chrt),
+        "--batch".to_owned(),
+        "0".to_owned(),
+        text(&valgrind),
+        "--tool=callgrind".to_owned(),
+        "--separate-threads=yes".to_owned(),
+        format!("--callgrind-out-file={}", text(&folder.join(COUNTS))),
+    ])
+}
+
+/// Returns the number of instructions of the busiest thread that waits for events. In dns64d with one worker and a load,
+/// this thread is the worker. With AF_XDP it need not call [`RECEIVE`].
+pub(in crate::bench) fn of_worker(folder: &Path) -> Result<u64> {
+    let threads = threads(folder)?;
+    let workers = threads.iter().filter(|text| text.contains(WAIT));
+    workers.filter_map(|text| total(text)).max().context("callgrind wrote no counts of a worker")
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// Returns callgrind's files in a folder, one for each thread.
+fn threads(folder: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(COUNTS) {
+            files.push(fs::read_to_string(entry.path())?);
+        }
+    }
+    Ok(files)
+}
+
+/// Returns the number of instructions in callgrind's file for a thread.
+fn total(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("totals: "))?.trim().parse().ok()
+}
+
+/// Same as [`total`], but only if the thread receives datagrams.
 fn total_of_receiver(text: &str) -> Option<u64> {
-    let total = text.lines().find_map(|line| line.strip_prefix("totals: "))?;
-    text.contains(RECEIVE).then(|| total.trim().parse().ok())?
+    total(text).filter(|_| text.contains(RECEIVE))
 }
 
 #[cfg(test)]
@@ -305,6 +335,22 @@ mod tests {
         assert_eq!(total_of_receiver(&file("recvmmsg")), Some(138));
         assert_eq!(total_of_receiver(&file("epoll_wait")), None);
         assert_eq!(total_of_receiver("fn=(1) recvmmsg\n"), None);
+    }
+
+    #[test]
+    fn the_busiest_thread_that_waits_is_the_worker() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(of_worker(folder.path()).is_err());
+        for (name, function, total) in [
+            ("counts-01", "poll", 999),
+            ("counts-02", "epoll_wait", 7),
+            ("counts-03", "epoll_wait", 138),
+            ("log", "epoll_wait", 999),
+        ] {
+            let text = format!("fn=(1) {function}\n\ntotals: {total}\n");
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        assert_eq!(of_worker(folder.path()).unwrap(), 138);
     }
 
     #[test]
