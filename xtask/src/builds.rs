@@ -141,7 +141,7 @@ fn ratios_of_round<const N: usize>(
     // Sums are sufficient, because the ratio of the sums equals the ratio of the means.
     let (mut ours, mut theirs) = ([0.0; N], [0.0; N]);
     for look in 0..looks {
-        let order = if (round + look) % 2 == 0 {
+        let order = if (round + look).is_multiple_of(2) {
             [Build::Ours, Build::Theirs]
         } else {
             [Build::Theirs, Build::Ours]
