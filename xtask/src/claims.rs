@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -179,14 +179,15 @@ impl Claims {
     }
 }
 
+/// Time limit of a git command.
+const GIT_LIMIT: Duration = Duration::from_secs(30);
+
 /// Returns the measured commit, and whether the working tree was modified.
 fn source() -> Value {
     let root = process::root().to_string_lossy().into_owned();
     let git = |args: &[&str]| {
         let args = [&["-C", &root][..], args].concat();
-        process::output("git", &args, crate::bench::lab::LIMIT)
-            .ok()
-            .map(|said| said.trim().to_owned())
+        process::output("git", &args, GIT_LIMIT).ok().map(|said| said.trim().to_owned())
     };
     let changed =
         git(&["status", "--porcelain", "--untracked-files=no"]).map(|said| !said.is_empty());

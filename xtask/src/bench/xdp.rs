@@ -9,17 +9,17 @@
 //! For dns64d, rates over veth show no dependable gain, so instructions and system calls per answer are counted as well.
 
 mod cost;
+mod transport;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use hosts::servers::Operator;
 use method::stats::Summary;
-use net::xdp::Mode;
 use serde_json::{Value, json};
 
+use self::transport::TRANSPORTS;
 use super::lab::{AUTH, LIMIT, Lab, highest, reasons, valid_trial, verdict, words};
 use crate::bench_dns64::dns64d_of_different_names;
 use crate::claims::{Bound, Claims, NotDecided, ResultOptions};
@@ -221,31 +221,6 @@ impl Other {
 
     fn is_there(&self) -> bool {
         self.path().is_some()
-    }
-}
-
-/// Method by which dns64d receives and sends datagrams.
-struct Transport {
-    name: &'static str,
-    /// Mode of AF_XDP, or `None` for sockets.
-    mode: Option<Mode>,
-    /// True if several datagrams are sent as one (`UDP_SEGMENT`).
-    together: bool,
-}
-
-/// All transports of dns64d. Without batching, client and dns64d send datagrams one by one. A generic filter loses
-/// joined datagrams that are longer than a frame, so these are not sent with a generic filter either.
-const TRANSPORTS: [Transport; 4] = [
-    Transport { name: "sockets, one by one", mode: None, together: false },
-    Transport { name: "sockets, UDP_SEGMENT", mode: None, together: true },
-    Transport { name: "AF_XDP, native", mode: Some(Mode::Copy), together: true },
-    Transport { name: "AF_XDP, generic", mode: Some(Mode::Generic), together: false },
-];
-
-impl Transport {
-    /// Returns additional configuration of dns64d.
-    fn operator(&self) -> Operator {
-        Operator { xdp: self.mode, ..Operator::default() }
     }
 }
 

@@ -269,7 +269,7 @@ impl Run {
 }
 
 /// Returns the beginning of a command that runs a program under callgrind, which writes its counts into `folder`.
-pub(in crate::bench) fn callgrind(folder: &Path) -> Result<Vec<String>> {
+pub(crate) fn callgrind(folder: &Path) -> Result<Vec<String>> {
     let chrt = find("chrt").context("chrt not found (Debian package util-linux)")?;
     let valgrind = find("valgrind").context("valgrind not found (Debian package valgrind)")?;
     Ok(vec![
@@ -289,7 +289,7 @@ pub(in crate::bench) fn callgrind(folder: &Path) -> Result<Vec<String>> {
 
 /// Returns the number of instructions of the busiest thread that waits for events. In dns64d with one worker and a load,
 /// this thread is the worker. With AF_XDP it need not call [`RECEIVE`].
-pub(in crate::bench) fn of_worker(folder: &Path) -> Result<u64> {
+pub(crate) fn of_worker(folder: &Path) -> Result<u64> {
     let threads = threads(folder)?;
     let workers = threads.iter().filter(|text| text.contains(WAIT));
     workers.filter_map(|text| total(text)).max().context("callgrind wrote no counts of a worker")

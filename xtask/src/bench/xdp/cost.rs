@@ -12,7 +12,7 @@ use method::stats::Summary;
 use net::xdp::Mode;
 use serde_json::{Value, json};
 
-use super::{TRANSPORTS, Transport};
+use super::transport::{TRANSPORTS, Transport};
 use crate::bench::instructions::paths::{callgrind, of_worker};
 use crate::bench::lab::{LIMIT, Lab};
 use crate::bench_dns64::{answers, start_dns64d};
