@@ -7,6 +7,7 @@ mod bench;
 mod bench_dns64;
 mod builds;
 mod certify;
+mod chroot;
 mod ci;
 mod claims;
 mod comparison_programs;

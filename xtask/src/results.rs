@@ -15,8 +15,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use report::Run;
 
+use crate::chroot;
 use crate::process::{self, Build, at_the_same_time, root, target};
-use crate::versions::cell::{AT_ONCE, Cell, NOT_MEASURED, Site, cells, not_run_because};
+use crate::versions::cell::{AT_ONCE, Cell, NOT_MEASURED, Site, cells};
 
 /// Plan of the searches. The DUT has a separate CPU, and the tester and AuthDNS share another CPU. Trials are short and
 /// allow large pacing deviations, because on a virtual machine the other guests of the host disturb every longer trial.
@@ -84,7 +85,7 @@ impl Results {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         let folder = match &self.from {
             Some(folder) => folder.clone(),
-            None => match not_run_because() {
+            None => match chroot::not_run_because() {
                 Some(reason) => {
                     println!("results: {reason}");
                     return Ok(ExitCode::from(NOT_MEASURED as u8));

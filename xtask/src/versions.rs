@@ -8,7 +8,6 @@
 //! one row of the table.
 
 pub(crate) mod cell;
-mod chroot;
 
 use std::fmt;
 use std::path::Path;
@@ -19,6 +18,7 @@ use clap::Args;
 use serde_json::Value;
 
 use self::cell::{AT_ONCE, Cell, NOT_MEASURED, RATE, Site};
+use crate::chroot;
 use crate::process::{Build, at_the_same_time};
 
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ pub(crate) struct Versions {
 
 impl Versions {
     pub(crate) fn run(&self) -> Result<ExitCode> {
-        if let Some(reason) = cell::not_run_because() {
+        if let Some(reason) = chroot::not_run_because() {
             println!("versions: {reason}");
             return Ok(ExitCode::from(NOT_MEASURED as u8));
         }

@@ -9,8 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use hosts::servers::Dut;
 use tempfile::TempDir;
 
-use super::chroot::Chroot;
-use crate::packages::is_root;
+use crate::chroot::{Chroot, Recipe};
 use crate::process::{self, find};
 
 /// A release of Debian.
@@ -64,15 +63,6 @@ const ATTEMPTS: usize = 2;
 /// Status of a campaign in which results are missing, and of this command if it cannot run.
 pub(crate) const NOT_MEASURED: i32 = 3;
 
-/// Returns the reason why this machine cannot run the servers of other releases, or `None` if it can.
-pub(crate) fn not_run_because() -> Option<&'static str> {
-    match (is_root(), find("mmdebstrap")) {
-        (false, _) => Some("chroots need root"),
-        (true, None) => Some("not found: mmdebstrap (cargo xtask packages --install)"),
-        (true, Some(_)) => None,
-    }
-}
-
 /// Programs of a run, and a folder that is visible in all chroots.
 pub(crate) struct Site {
     /// Path of dns64bench; dns64d is in the same folder.
@@ -93,7 +83,9 @@ impl Site {
         let mode = fs::Permissions::from_mode(0o711);
         let work = tempfile::Builder::new().permissions(mode).tempdir()?;
         let chroots = std::array::from_fn(|release| {
-            Chroot::of(RELEASES[release].suite, &packages(release), work.path(), fresh)
+            let (suite, packages) = (RELEASES[release].suite, packages(release));
+            let recipe = Recipe { name: suite, suite, packages: &packages, hook: "" };
+            Chroot::of(&recipe, work.path(), fresh)
         });
         Ok(Site { program, chroots, work })
     }

@@ -1,4 +1,4 @@
-//! Chroots that contain the servers of a Debian release. They are created with mmdebstrap, and kept for a week in
+//! Chroots that contain packages of a Debian release. They are created with mmdebstrap, and kept for a week in
 //! `dns64bench/chroots` in `$XDG_CACHE_HOME` or `~/.cache`.
 
 use std::fs;
@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process::run;
+use crate::packages::is_root;
+use crate::process::{find, run};
 use crate::tools;
 
 /// Time limit for creating a chroot.
@@ -33,30 +34,58 @@ const APT_SETTINGS: &str = "/etc/apt/apt.conf.d";
 const START: &str = "mount --bind \"$2\" \"$1$2\" && mount --rbind /proc \"$1/proc\" || exit 1; \
                      root=$1; program=$3; shift 3; exec chroot \"$root\" \"$program\" \"$@\"";
 
+/// Returns the reason why chroots cannot be created here, or `None` if they can.
+pub(crate) fn not_run_because() -> Option<&'static str> {
+    match (is_root(), find("mmdebstrap")) {
+        (false, _) => Some("chroots need root"),
+        (true, None) => Some("not found: mmdebstrap (cargo xtask packages --install)"),
+        (true, Some(_)) => None,
+    }
+}
+
+/// Content of a chroot.
+pub(crate) struct Recipe<'a> {
+    /// Name of the chroot's folder.
+    pub(crate) name: &'a str,
+    /// Name of the release on the package servers.
+    pub(crate) suite: &'a str,
+    pub(crate) packages: &'a [&'a str],
+    /// Shell script that mmdebstrap runs after the packages are installed; empty if there is none. Its first argument is
+    /// the folder of the chroot.
+    pub(crate) hook: &'a str,
+}
+
+impl Recipe<'_> {
+    /// Returns the text of the file that is written when a chroot is complete.
+    fn record(&self) -> String {
+        self.packages.join(" ") + self.hook
+    }
+}
+
 /// A chroot, and a folder of this host that is visible in the chroot.
-pub(super) struct Chroot {
+pub(crate) struct Chroot {
     root: PathBuf,
     shared: PathBuf,
 }
 
 impl Chroot {
-    /// Returns the chroot of a release with these packages. The chroot is created if there is none that was created
-    /// this week, or if `fresh` is true.
+    /// Returns the chroot of a recipe. The chroot is created if there is none that was created this week, or if `fresh`
+    /// is true.
     ///
     /// # Errors
     /// Returns an error if the chroot cannot be created.
-    pub(super) fn of(suite: &str, packages: &[&str], shared: &Path, fresh: bool) -> Result<Chroot> {
-        let all = tools::cache()?.join("chroots");
-        let (root, list) = (all.join(suite), all.join(format!("{suite}.packages")));
-        if fresh || !is_recent(&list, packages) {
-            println!("Creating a chroot of {suite} in {}", root.display());
+    pub(crate) fn of(recipe: &Recipe<'_>, shared: &Path, fresh: bool) -> Result<Chroot> {
+        let (all, name) = (tools::cache()?.join("chroots"), recipe.name);
+        let (root, list) = (all.join(name), all.join(format!("{name}.packages")));
+        if fresh || !is_recent(&list, &recipe.record()) {
+            println!("Creating a chroot of {} in {}", recipe.suite, root.display());
             fs::create_dir_all(&all)?;
-            let new = all.join(format!("{suite}.new"));
+            let new = all.join(format!("{name}.new"));
             remove(&new)?;
-            make(suite, packages, &new)?;
+            make(recipe, &new)?;
             remove(&root)?;
             fs::rename(&new, &root)?;
-            fs::write(&list, packages.join(" "))?;
+            fs::write(&list, recipe.record())?;
         }
         let chroot = Chroot { root, shared: shared.into() };
         fs::create_dir_all(chroot.inside())?;
@@ -72,7 +101,7 @@ impl Chroot {
     ///
     /// # Errors
     /// Returns an error if the chroot has no such program.
-    pub(super) fn start_script(&self, program: &str, path: &Path) -> Result<PathBuf> {
+    pub(crate) fn start_script(&self, program: &str, path: &Path) -> Result<PathBuf> {
         let folders = ["/usr/sbin", "/usr/bin"];
         let places = folders.map(|folder| Path::new(folder).join(program));
         let is_there =
@@ -102,25 +131,27 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// True if the file with the list of packages was written this week and contains these packages.
-fn is_recent(list: &Path, packages: &[&str]) -> bool {
+/// True if the file with the content of a chroot was written this week and contains this record.
+fn is_recent(list: &Path, record: &str) -> bool {
     let age = || fs::metadata(list).ok()?.modified().ok()?.elapsed().ok();
-    fs::read_to_string(list).is_ok_and(|text| text == packages.join(" "))
-        && age().is_some_and(|age| age < WEEK)
+    fs::read_to_string(list).is_ok_and(|text| text == record) && age().is_some_and(|age| age < WEEK)
 }
 
-fn make(suite: &str, packages: &[&str], root: &Path) -> Result<()> {
+fn make(recipe: &Recipe<'_>, root: &Path) -> Result<()> {
     let mut words = vec!["--quiet".to_owned(), "--mode=root".into(), "--variant=minbase".into()];
     words.extend(OPTIONS.map(str::to_owned));
     words.extend(settings()?.iter().map(|file| format!("--aptopt={}", file.display())));
     if Path::new(MERGED_USR).is_dir() {
         words.push(format!("--hook-dir={MERGED_USR}"));
     }
-    words.push(format!("--include={}", packages.join(",")));
-    words.extend([suite.to_owned(), root.to_string_lossy().into_owned()]);
+    words.push(format!("--include={}", recipe.packages.join(",")));
+    if !recipe.hook.is_empty() {
+        words.push(format!("--customize-hook={}", recipe.hook));
+    }
+    words.extend([recipe.suite.to_owned(), root.to_string_lossy().into_owned()]);
     let ran = run("mmdebstrap", &words, LIMIT)?;
     let errors = || ran.stderr.lines().filter(|line| line.starts_with("E:")).collect::<Vec<_>>();
-    ensure!(ran.status == Some(0), "mmdebstrap {suite}: {}", errors().join("; "));
+    ensure!(ran.status == Some(0), "mmdebstrap {}: {}", recipe.suite, errors().join("; "));
     Ok(())
 }
 
@@ -155,15 +186,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recent_chroot_with_the_same_packages_is_kept() {
+    fn recent_chroot_with_the_same_content_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         let list = folder.path().join("sid.packages");
-        assert!(!is_recent(&list, &["bind9"]), "there is none");
-        fs::write(&list, "bind9 unbound").unwrap();
-        assert!(is_recent(&list, &["bind9", "unbound"]) && !is_recent(&list, &["bind9"]));
+        let record = |packages, hook| Recipe { name: "sid", suite: "sid", packages, hook }.record();
+        let both = record(&["bind9", "unbound"], "");
+        assert!(!is_recent(&list, &both), "there is none");
+        fs::write(&list, &both).unwrap();
+        assert!(is_recent(&list, &both));
+        assert!(!is_recent(&list, &record(&["bind9"], "")), "other packages");
+        assert!(!is_recent(&list, &record(&["bind9", "unbound"], "true")), "another hook");
         let file = fs::File::options().write(true).open(&list).unwrap();
         file.set_modified(SystemTime::now() - WEEK).unwrap();
-        assert!(!is_recent(&list, &["bind9", "unbound"]));
+        assert!(!is_recent(&list, &both));
     }
 
     #[test]
