@@ -92,6 +92,11 @@ impl Chroot {
         Ok(chroot)
     }
 
+    /// Returns the folder of the chroot.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Returns the path of the shared folder on this host.
     fn inside(&self) -> PathBuf {
         self.root.join(self.shared.strip_prefix("/").unwrap_or(&self.shared))

@@ -96,6 +96,7 @@ const CHECKS: &[Check] = &[
     Check::nightly("dnssec-fuzz", |_| measured("dnssec-fuzz")),
     Check::nightly("certify", |_| measured("certify --capacities 2154,12345,50000")),
     Check::nightly("soak", |_| measured("soak --duration 60")),
+    Check::nightly("qemu", |install| measured(if install { "qemu --install" } else { "qemu" })),
     Check::nightly("interop-all", |_| xtask("interop --all")),
     Check::nightly("versions", |install| {
         measured(if install { "versions --install" } else { "versions" })

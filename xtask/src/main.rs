@@ -19,6 +19,7 @@ mod fuzz;
 mod interop;
 mod packages;
 mod process;
+mod qemu;
 mod results;
 mod servers;
 mod soak;
@@ -97,6 +98,9 @@ enum Command {
     /// Measure dns64d and the servers of Debian 13 and sid, and write docs/src/results.md. The status is 3 if chroots
     /// cannot be created here
     Results(results::Results),
+    /// Run Measurer, dns64d and AuthDNS with zero-copy AF_XDP in a virtual machine with emulated network cards. The status
+    /// is 1 if a check fails, and 3 if the virtual machine cannot be started here
+    Qemu(qemu::Qemu),
     /// Run dns64d under mixed load for a long time, and check for lost replies, memory growth and panics
     Soak(soak::Soak),
     /// Compare with other programs in the same run. The status is 1 if a claim of the documentation is missed, and 3 if
@@ -191,6 +195,10 @@ fn main() -> Result<ExitCode> {
         Command::Results(results) => {
             packages::install(consent);
             results.run()
+        }
+        Command::Qemu(qemu) => {
+            packages::install(consent);
+            qemu.run()
         }
         Command::Soak(soak) => soak.run(),
         Command::Bench { against, what } => {
