@@ -4,12 +4,12 @@
 //! ```text
 //! Measurer: `valid` replies, `preloaded` names ─┐
 //!                                               ├─► Real: α, β, questions per query ─► Deviation, if further than 2 points off
-//! AuthDNS: questions, repeated ones apart ──────┘
+//! AuthDNS: questions, repeated questions ───────┘
 //! ```
 //!
 //! If AuthDNS receives a query for the same name again within the trial's timeout, this query is a *retry* of the DUT.
-//! If the repeated query arrives later, the Measurer has caused it: it repeats a name no sooner than 1.5 timeouts after
-//! the first query. The name was then missing in the DUT's cache.
+//! If it arrives later, it is no retry: the Measurer has queried the name again, at the earliest 1.5 timeouts after its
+//! first query, and the name was missing in the DUT's cache.
 
 use serde::{Deserialize, Serialize};
 

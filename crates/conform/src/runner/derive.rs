@@ -42,8 +42,8 @@ pub(super) fn nearest(samples: &[Sample<'_>]) -> Vec<Prefix> {
 struct Fit {
     prefix: Prefix,
     /// Number of addresses in which octet "u" is not zero (RFC 6052 §2.2); always 0 for prefixes of 32 or 96 bits. For
-    /// other lengths, the five octets after the prefix may be in any order. Octet "u" is the one that is not part of
-    /// the IPv4 address.
+    /// other lengths, the order of the five octets after the prefix is not checked: octet "u" is the one that remains
+    /// after the four octets of the IPv4 address have been found.
     strange: usize,
     /// Number of octets that differ from those of correctly synthesized addresses.
     wrong: usize,

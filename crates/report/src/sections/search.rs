@@ -231,8 +231,8 @@ fn at_cores(dut: &DutResult, accept: f64) -> Vec<&PointResult> {
 }
 
 /// Returns tables that compare servers by performance, one table for each acceptance ratio. A table contains each
-/// server that has exactly one worst-case measurement point at the acceptance ratio. Points at named CPU placements do
-/// not count. Servers that were measured with several numbers of cores are in the tables of [`by_cores`] instead.
+/// server that has exactly one worst-case measurement point at the acceptance ratio. Points for which the plan names a
+/// placement of the CPU cores do not count. Servers that were measured with several numbers of cores are in the tables of [`by_cores`] instead.
 fn by_server(run: &Run) -> Vec<Table> {
     let duts = ranked(&run.results);
     let mut all: Vec<f64> = duts.iter().flat_map(|dut| ratios(dut)).collect();
