@@ -41,7 +41,7 @@ impl ResultOptions {
     }
 }
 
-/// Error of a measurement that the tester or this machine prevented; contains the reason. It says nothing about the
+/// Error of a measurement that the tester or this machine prevented; contains the reason. It is not a result of the
 /// measured program.
 #[derive(Debug)]
 pub(crate) struct NotDecided(pub(crate) String);
