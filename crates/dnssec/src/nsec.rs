@@ -15,27 +15,28 @@ use crate::rrset::RrSet;
 pub(crate) struct Nsec {
     owner: Name,
     next: Name,
-    /// True if the record is the last one of the zone: its next name is the apex, or above it. Unbound and BIND accept a
-    /// name above the apex too.
-    is_last: bool,
     types: RtypeBitmap<Bytes>,
 }
 
 impl Nsec {
     /// Returns the record of an RRset, or `None` if the RRset has more than one record, or if one of the two names is not
-    /// in the zone (RFC 4034 §4.1.1).
+    /// in the zone (RFC 4034 §4.1.1). The next name may be above the zone, which Unbound and BIND accept too.
     pub(crate) fn from_set(set: &RrSet, zone: &Name) -> Option<Nsec> {
         let mut data = set.data();
         let (AllRecordData::Nsec(nsec), None) = (data.next()?, data.next()) else { return None };
         let next: Name = nsec.next_name().to_canonical_name();
-        let (owner, is_last) = (set.owner.clone(), zone.ends_with(&next));
-        let are_in_zone = owner.ends_with(zone) && (next.ends_with(zone) || is_last);
-        are_in_zone.then(|| Nsec { owner, next, is_last, types: nsec.types().clone() })
+        let owner = set.owner.clone();
+        let are_in_zone = owner.ends_with(zone) && (next.ends_with(zone) || zone.ends_with(&next));
+        are_in_zone.then(|| Nsec { owner, next, types: nsec.types().clone() })
     }
 
-    /// True if the record proves that no name lies between its owner and its next name, and `name` lies there.
+    /// True if the record proves that no name lies between its owner and its next name, and `name` lies there. If the
+    /// next name is not after the owner, the record is the last one of the zone, and the next name is the apex (RFC 4034
+    /// §4.1.1). Like Unbound, this function accepts another name instead of the apex, but only for the names below it.
     fn covers(&self, name: &Name) -> bool {
-        *name > self.owner && (*name < self.next || self.is_last)
+        let is_last = self.next <= self.owner;
+        let before_next = if is_last { name.ends_with(&self.next) } else { *name < self.next };
+        *name > self.owner && before_next
     }
 
     /// True if names below `name` exist, although `name` has no records (empty non-terminal).

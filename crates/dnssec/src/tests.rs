@@ -268,6 +268,11 @@ fn absent_names_need_two_proofs() {
     }
     // The last record of the zone.
     assert_eq!(of(&format!("v.example.test. NSEC example.test. A\n{wildcard_absent}")), SECURE);
+    // The next name is before the owner, but not the apex: the record covers the names below the next name.
+    let around = "www.example.test. NSEC a.www.example.test. A";
+    assert_eq!(of(&format!("{around}\na.www.example.test. NSEC www.example.test. A")), SECURE);
+    let beside = format!("v.example.test. NSEC a.example.test. A\n{wildcard_absent}");
+    assert_eq!(of(&beside), bogus(Code::NSEC_MISSING));
     // The next name is in another zone.
     let overreaching = format!("v.example.test. NSEC x.other.test. A\n{wildcard_absent}");
     assert_eq!(of(&overreaching), bogus(Code::NSEC_MISSING));
