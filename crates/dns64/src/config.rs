@@ -8,9 +8,11 @@
 
 mod addresses;
 mod changes;
+mod ddr;
 mod dnssec;
 mod error;
 mod keys;
+mod listen;
 mod local_zones;
 mod networks;
 mod observe;
@@ -29,6 +31,7 @@ pub use self::keys::{Config, ForwardingKeys, UpstreamKeys};
 pub(crate) use self::keys::{
     LimitKeys, LogKeys, LogLevel, Overload, PrefixKeys, ProbeKeys, UpstreamOrder,
 };
+pub(crate) use self::listen::{ListenKeys, ListenTransport};
 pub(crate) use self::observe::{
     CONTROL_SOCKET, ControlKeys, DnstapKeys, LogFormat, LogTarget, QueryLogKeys,
 };

@@ -121,6 +121,19 @@ fn bind_local(socket: &Socket, local: SocketAddr) -> io::Result<()> {
     }
 }
 
+/// Binds a UDP socket of the standard library on which a server receives. An IPv6 address does not include IPv4 addresses.
+///
+/// # Errors
+/// Returns an error if the address is in use, or is not an address of this host.
+pub fn listen_udp(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&SockAddr::from(address))?;
+    Ok(socket.into())
+}
+
 /// Returns the interface index in the zone identifier of an IPv6 address (RFC 4007 §6). Returns 0 if the address has no
 /// zone identifier.
 pub fn scope_of(address: &SocketAddr) -> u32 {

@@ -18,6 +18,10 @@ const DO: u32 = 0x8000;
 pub mod option {
     /// Cookie (RFC 7873).
     pub const COOKIE: u16 = 10;
+    /// Keepalive of connections (RFC 7828).
+    pub const TCP_KEEPALIVE: u16 = 11;
+    /// Padding (RFC 7830).
+    pub const PADDING: u16 = 12;
     /// Extended error (RFC 8914).
     pub const EXTENDED_ERROR: u16 = 15;
 }

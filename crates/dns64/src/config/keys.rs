@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use units::Nanos;
 
+use super::ddr::DdrKeys;
 use super::dnssec::DnssecKeys;
+use super::listen::{ListenKeys, ListenTransport};
 use super::local_zones::LocalZoneKeys;
 use super::networks::{BadList, NamedNetworks, NetworkList};
 use super::observe::{ControlKeys, DnstapKeys, LogFormat, QueryLogKeys};
@@ -26,7 +28,7 @@ use crate::translation::zones::LocalZones;
 #[derive(Clone, Debug, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
-    /// Listen addresses, for UDP and TCP.
+    /// Listen addresses. A string is an address for UDP and TCP; a table can select an encrypted transport.
     pub(crate) listen: Vec<ListenKeys>,
     /// AF_XDP mode of all listen addresses and upstreams that use AF_XDP (`xdp = true`).
     #[serde(skip_serializing_if = "is_auto")]
@@ -68,6 +70,8 @@ pub struct Config {
     pub forwarding: ForwardingKeys,
     /// `[dnssec]`: DNSSEC validation.
     pub(crate) dnssec: DnssecKeys,
+    /// `[ddr]`: discovery of the encrypted transports by clients (RFC 9462).
+    pub(crate) ddr: DdrKeys,
     /// `[metrics]`: the metrics listener for Prometheus.
     pub(crate) metrics: MetricsKeys,
     /// `[log]`: severity and format of the log.
@@ -112,6 +116,7 @@ impl Default for Config {
             limits: LimitKeys::default(),
             forwarding: ForwardingKeys::default(),
             dnssec: DnssecKeys::default(),
+            ddr: DdrKeys::default(),
             metrics: MetricsKeys::default(),
             log: LogKeys::default(),
             control: ControlKeys::default(),
@@ -125,73 +130,11 @@ impl Default for Config {
     }
 }
 
-/// An entry of `listen`: an address, or a table with an address and further keys.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(from = "RawListenKeys", into = "RawListenKeys")]
-pub(crate) struct ListenKeys {
-    /// Address and port, for UDP and TCP.
-    #[schemars(with = "String")]
-    pub(crate) address: ServiceAddr,
-    /// Receive datagrams for this address over AF_XDP (kernel bypass), on the interface that has
-    /// the address.
-    pub(crate) xdp: bool,
-}
-
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(
-    untagged,
-    expecting = "an address and port, or a table with one; write for example \"[::1]:53\" or { address = \"192.0.2.1:53\", xdp = true }"
-)]
-enum RawListenKeys {
-    /// An address and port. Datagrams pass through the kernel's network stack.
-    Address(#[schemars(with = "String")] ServiceAddr),
-    /// An address and port with further keys.
-    Table(ListenTable),
-}
-
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct ListenTable {
-    /// Address and port, for UDP and TCP.
-    #[schemars(with = "String")]
-    address: ServiceAddr,
-    /// Receive datagrams for this address over AF_XDP (kernel bypass), on the interface that has
-    /// the address.
-    #[serde(default)]
-    xdp: bool,
-}
-
-impl From<RawListenKeys> for ListenKeys {
-    fn from(raw: RawListenKeys) -> ListenKeys {
-        match raw {
-            RawListenKeys::Address(address) => ListenKeys::new(address),
-            RawListenKeys::Table(ListenTable { address, xdp }) => ListenKeys { address, xdp },
-        }
-    }
-}
-
-impl From<ListenKeys> for RawListenKeys {
-    fn from(keys: ListenKeys) -> RawListenKeys {
-        let ListenKeys { address, xdp } = keys;
-        if xdp {
-            RawListenKeys::Table(ListenTable { address, xdp })
-        } else {
-            RawListenKeys::Address(address)
-        }
-    }
-}
-
-impl ListenKeys {
-    /// Returns an entry for `address` that uses the kernel's network stack.
-    pub(crate) fn new(address: ServiceAddr) -> ListenKeys {
-        ListenKeys { address, xdp: false }
-    }
-}
-
 impl Config {
-    /// Returns the listen addresses.
+    /// Returns the listen addresses for DNS over UDP and TCP.
     pub fn addresses(&self) -> impl Iterator<Item = ServiceAddr> {
-        self.listen.iter().map(|keys| keys.address)
+        let plain = self.listen.iter().filter(|keys| keys.transport == ListenTransport::Udp);
+        plain.map(|keys| keys.address)
     }
 
     /// Returns the prefixes in all lists of the configuration.
@@ -603,6 +546,7 @@ impl LocalKeys {
             ttl: self.ttl,
             alias_ttl: self.reverse_ttl,
             max_ttl,
+            resolvers: Vec::new(),
         })
     }
 }

@@ -116,8 +116,10 @@ impl Policies {
             .chain(groups.iter().flat_map(|(_, group)| group.layers()))
             .chain(common.layers());
         let zones = config.local.zones(config.cache.max_ttl);
-        let zones =
+        let mut zones =
             zones.map_err(|(key, reason)| BadPolicy::Path(format!("local.{key}"), reason))?;
+        let resolvers = config.designated_resolvers();
+        zones.resolvers = resolvers.map_err(|reason| BadPolicy::Path("ddr.name".into(), reason))?;
         let reverse = all_prefixes(layers);
         let forwards = config.forwards.iter().filter_map(|keys| keys.domain.get_ref().parse().ok());
         let empty_zones = empty_zones(&config.local_zones.apexes(), forwards, &reverse);

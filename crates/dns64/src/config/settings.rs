@@ -30,9 +30,8 @@ use wire::view::rtype;
 use super::addresses::lack_of_zone;
 use super::dnssec::Validate;
 use super::error::{ConfigError, RESOLV_CONF};
-use super::keys::{
-    CacheKeys, Config, ForwardKeys, ListenKeys, PrefixKeys, UpstreamKeys, UpstreamOrder,
-};
+use super::keys::{CacheKeys, Config, ForwardKeys, PrefixKeys, UpstreamKeys, UpstreamOrder};
+use super::listen::ListenKeys;
 use super::networks::{BadList, NamedNetworks};
 use super::policies::{
     BadPolicy, Policies, PolicySource, check_ranges, domain_name, prefix_locations,
@@ -261,7 +260,8 @@ impl Settings {
     /// True if the server listens only on loopback addresses, so that only programs on this host
     /// can reach it.
     pub(super) fn is_local(&self) -> bool {
-        let all = addresses(&self.config, &self.origin.served);
+        let mut all = addresses(&self.config, &self.origin.served);
+        all.extend(self.config.listen.iter().map(|keys| keys.address));
         !all.is_empty() && all.iter().all(|address| address.ip().to_canonical().is_loopback())
     }
 
@@ -588,14 +588,13 @@ impl Checker<'_> {
             if let Some(reason) = lack_of_zone(address.host()) {
                 return at(number, reason);
             }
-            if config.addresses().take(number).any(|before| before == address) {
+            if config.listen[..number].iter().any(|before| before.conflicts_with(keys)) {
                 return at(number, format!("{address} is listed twice"));
             }
-            if keys.xdp && address.ip().is_unspecified() {
-                let reason = format!(
-                    "xdp = true needs an address of one interface, and {address} is on all of them; list each address"
-                );
-                return at(number, reason);
+            if let Some((key, reason)) = keys.fault() {
+                let path = format!("listen.{number}");
+                let path = if key.is_empty() { path } else { format!("{path}.{key}") };
+                return Err(self.at_path(&path, reason));
             }
         }
         Ok(())

@@ -21,6 +21,6 @@ pub use self::explanation::{
 };
 pub use self::outcomes::{FLUSH_VERSION, FlushReport, RELOAD_VERSION, ReloadOutcome, ReloadReport};
 pub use self::status::{
-    CacheStatus, ConfigurationStatus, PrefixStatus, STATUS_VERSION, Status, UpstreamState,
-    UpstreamStatus,
+    CacheStatus, ConfigurationStatus, EncryptedAddress, PrefixStatus, STATUS_VERSION, Status,
+    UpstreamState, UpstreamStatus,
 };

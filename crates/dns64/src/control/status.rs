@@ -27,6 +27,9 @@ pub struct Status {
     pub configuration: ConfigurationStatus,
     /// Listen addresses for DNS clients.
     pub addresses: Vec<SocketAddr>,
+    /// Listen addresses of encrypted transports.
+    #[serde(default)]
+    pub encrypted_addresses: Vec<EncryptedAddress>,
     /// Network interfaces used in AF_XDP mode (kernel bypass), each described in words: mode, number of queues, client
     /// addresses, and upstream source addresses.
     #[serde(default)]
@@ -52,6 +55,15 @@ pub struct Status {
     /// Counters since the start of the server, by metric family and label value. They are the same as in the
     /// Prometheus metrics.
     pub counters: BTreeMap<String, BTreeMap<String, u64>>,
+}
+
+/// Listen address of an encrypted transport.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EncryptedAddress {
+    /// Name of the transport: TLS, HTTPS or QUIC.
+    pub transport: String,
+    /// Address and port.
+    pub address: SocketAddr,
 }
 
 /// Configuration in effect.

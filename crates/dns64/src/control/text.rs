@@ -241,7 +241,10 @@ pub(crate) fn status(status: &Status) -> String {
     let text =
         format!("{}, loaded {loaded}, {} reloads", configuration.file, configuration.reloads);
     line(&mut out, "settings", &text);
-    let addresses: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
+    let plain = status.addresses.iter().map(ToString::to_string);
+    let encrypted = status.encrypted_addresses.iter();
+    let encrypted = encrypted.map(|one| format!("{} ({})", one.address, one.transport));
+    let addresses: Vec<String> = plain.chain(encrypted).collect();
     line(&mut out, "serves", &addresses.join(", "));
     for interface in &status.xdp {
         line(&mut out, "", interface);
@@ -360,7 +363,7 @@ pub(crate) fn flush(report: &FlushReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{AnswerRecord, CacheStatus, ConfigurationStatus};
+    use crate::control::{AnswerRecord, CacheStatus, ConfigurationStatus, EncryptedAddress};
     use crate::control::{FLUSH_VERSION, RELOAD_VERSION};
     use crate::translation::decision::Decision;
 
@@ -563,6 +566,10 @@ mod tests {
                 reloads: 1,
             },
             addresses: vec!["[::1]:53".parse().unwrap()],
+            encrypted_addresses: vec![EncryptedAddress {
+                transport: "TLS".into(),
+                address: "[::1]:853".parse().unwrap(),
+            }],
             xdp: vec!["AF_XDP on eth0 (native, 1 queue)".into()],
             metrics_address: None,
             prefixes: vec![prefix],
@@ -577,6 +584,7 @@ mod tests {
         for line in [
             "dns64d 1.2.3, process 7",
             "  since       2026-01-02T03:02:03Z, 1h 1m 1s",
+            "  serves      [::1]:53, [::1]:853 (TLS)",
             "  settings    /etc/dns64d.toml, loaded 2026-01-02T03:02:04Z, 1 reloads",
             "  2001:db8::/96: by upstreams, fe80::1%eth0; for 10m; healthy for 5s",
             "  192.0.2.53:53 'main': marked down for 1m 15s by 2 workers (timeout), probed; 9 queries, 5 answers, 4 failures (3 timeouts)",

@@ -61,6 +61,18 @@ counters! {
         TcpAaaa "tcp_aaaa",
         TcpPtr "tcp_ptr",
         TcpOther "tcp_other",
+        TlsA "tls_a",
+        TlsAaaa "tls_aaaa",
+        TlsPtr "tls_ptr",
+        TlsOther "tls_other",
+        HttpsA "https_a",
+        HttpsAaaa "https_aaaa",
+        HttpsPtr "https_ptr",
+        HttpsOther "https_other",
+        QuicA "quic_a",
+        QuicAaaa "quic_aaaa",
+        QuicPtr "quic_ptr",
+        QuicOther "quic_other",
         Ignored "ignored",
     }
     "replies", "Replies to clients by RCODE", "rcode" {
@@ -108,7 +120,7 @@ counters! {
         RingsLostOut "out",
     }
     "replies_not_sent", "Replies with a send error", "" { SendRefused "", }
-    "tcp_connections_refused", "TCP connections closed by the server, by reason: acl and limit on accept, unread replies, displaced by other clients", "reason" {
+    "tcp_connections_refused", "Connections (TCP, TLS, HTTPS, QUIC) closed by the server, by reason: acl and limit on accept, unread replies, displaced by other clients", "reason" {
         TcpRefusedAcl "acl",
         TcpRefusedLimit "limit",
         TcpUnread "unread",
@@ -116,6 +128,21 @@ counters! {
     }
     "tcp_accepts_failed", "Failed accepts of TCP connections, usually because of missing file descriptors", "" {
         TcpAcceptFailed "",
+    }
+    "handshakes", "Handshakes of TLS (full or resumed) and QUIC; timeout: not finished within 5 s", "result" {
+        HandshakeFull "full",
+        HandshakeResumed "resumed",
+        HandshakeQuic "quic",
+        HandshakeFailed "failed",
+        HandshakeTimeout "timeout",
+    }
+    "quic_retries", "QUIC connections that had to prove their address because many connections were open", "" {
+        QuicRetry "",
+    }
+    "quic_migrations", "Changes of the address of a QUIC client", "" { QuicMigrated "", }
+    "certificates", "Certificates that were read again; rejected: the old certificate stays in use", "result" {
+        CertificateRenewed "renewed",
+        CertificateRejected "rejected",
     }
     "query_log_lines", "Lines of the query log; dropped: the queue was full, or they could not be written", "result" {
         LogWritten "written",
@@ -220,6 +247,18 @@ impl WorkerMetrics {
             (Transport::Tcp, rtype::AAAA) => Count::TcpAaaa,
             (Transport::Tcp, rtype::PTR) => Count::TcpPtr,
             (Transport::Tcp, _) => Count::TcpOther,
+            (Transport::Tls, rtype::A) => Count::TlsA,
+            (Transport::Tls, rtype::AAAA) => Count::TlsAaaa,
+            (Transport::Tls, rtype::PTR) => Count::TlsPtr,
+            (Transport::Tls, _) => Count::TlsOther,
+            (Transport::Https, rtype::A) => Count::HttpsA,
+            (Transport::Https, rtype::AAAA) => Count::HttpsAaaa,
+            (Transport::Https, rtype::PTR) => Count::HttpsPtr,
+            (Transport::Https, _) => Count::HttpsOther,
+            (Transport::Quic, rtype::A) => Count::QuicA,
+            (Transport::Quic, rtype::AAAA) => Count::QuicAaaa,
+            (Transport::Quic, rtype::PTR) => Count::QuicPtr,
+            (Transport::Quic, _) => Count::QuicOther,
         });
     }
 
@@ -362,7 +401,7 @@ impl UpstreamSum {
 }
 
 /// Number of threads that have counters and are not workers.
-const OTHER_THREADS: usize = 3;
+const OTHER_THREADS: usize = 4;
 
 /// Counters and state of the validation of answers, written by several threads.
 #[derive(Debug, Default)]
@@ -378,7 +417,8 @@ pub(crate) struct ValidationMetrics {
 /// The counters of all threads.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    /// Counters of the workers, then of the query log thread, the dnstap thread and the TCP thread.
+    /// Counters of the workers, then of the thread of the encrypted transports, the query log thread, the dnstap thread and
+    /// the TCP thread.
     pub(super) workers: Arc<[WorkerMetrics]>,
     /// Counters of the upstreams of all workers, in no particular order.
     upstreams: Arc<Mutex<Vec<Arc<UpstreamMetrics>>>>,
@@ -433,6 +473,11 @@ impl Metrics {
     /// Returns the counters of the TCP thread.
     pub(crate) fn tcp(&self) -> &WorkerMetrics {
         &self.workers[self.workers.len() - 1]
+    }
+
+    /// Returns the counters of the thread of the encrypted transports.
+    pub(crate) fn encrypted(&self) -> &WorkerMetrics {
+        &self.workers[self.workers.len() - 4]
     }
 
     /// Returns the counters of the dnstap thread.

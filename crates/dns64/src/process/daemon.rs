@@ -23,6 +23,7 @@ use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::certificate_check::CertificateCheck;
 use super::commands::{self, ControlOptions, RejectedRequest};
 use super::follow::{self, Follower};
 use super::harden::{self, NeededFiles};
@@ -35,8 +36,8 @@ use super::reload::{ConfigSource, Reloader};
 use super::sections::sections;
 use super::systemd;
 use crate::config::{
-    Config, ConfigError, LogFormat, LogKeys, LogLevel, PrefixKeys, RESOLV_CONF, Running, Settings,
-    UPSTREAM_LINES,
+    Config, ConfigError, ListenKeys, LogFormat, LogKeys, LogLevel, PrefixKeys, RESOLV_CONF,
+    Running, Settings, UPSTREAM_LINES,
 };
 use crate::control::protocol::Subject;
 use crate::guard;
@@ -242,6 +243,9 @@ fn check(file: Option<&Path>, listen: &[ServiceAddr], probe: bool) -> anyhow::Re
     let text = in_effect(&settings, &probed);
     let mut errors = host_check::missing(&settings);
     let mut warnings = settings.warnings();
+    let certificates = CertificateCheck::of(&settings);
+    errors.extend(certificates.errors);
+    warnings.extend(certificates.warnings);
     warnings.extend(host_check::obstacles(&settings, listen));
     let addresses = settings.config.listen.len();
     match SystemLimits::of_process().fit(&mut settings, addresses) {
@@ -345,7 +349,7 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     let mut follower = Follower::new(&settings);
     warnings.extend(host_check::missing(&settings));
     log_startup(&settings, file);
-    let mut bound = bind(settings, activated)?;
+    let mut bound = bind(settings.clone(), activated)?;
     // SIGHUP wakes this thread, which then reloads the configuration and answers the request.
     let (sender, requests) = channel();
     bound.on_reload(move |request| {
@@ -355,6 +359,11 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
         let _ = kill(Pid::this(), Signal::SIGHUP);
     });
     drop_privileges(&config, file, resolv_conf)?;
+    // The certificates were read before privileges were dropped. Renewed files must be readable now, too.
+    let certificates = CertificateCheck::of(&settings);
+    let later = |error| format!("{error}; a renewed certificate will not be used");
+    warnings.extend(certificates.errors.into_iter().map(later));
+    warnings.extend(certificates.warnings);
     log.begin().context("cannot start the log thread")?;
     warnings.extend_from_slice(bound.warnings());
     let xdp = bound.xdp();
@@ -364,6 +373,9 @@ fn serve(file: Option<&Path>, listen: &[ServiceAddr]) -> anyhow::Result<()> {
     }
     for address in server.addresses() {
         tracing::info!("serving {address}");
+    }
+    for (transport, address) in server.encrypted_addresses() {
+        tracing::info!("serving {address} over {transport}");
     }
     for interface in xdp {
         tracing::info!("{interface}");
@@ -422,7 +434,17 @@ fn drop_privileges(
         tracing::warn!("running as root without capabilities; set `user`, or use the systemd unit");
     }
     let trust_anchors = config.dnssec.trust_anchors.as_ref().map(|file| file.get_ref().as_path());
-    let needed = NeededFiles { config: file, trust_anchors, resolv_conf, socket, log };
+    let files = config.listen.iter().filter_map(ListenKeys::certificate);
+    let certificates: Vec<PathBuf> =
+        files.flat_map(|files| [files.certificate, files.key]).collect();
+    let needed = NeededFiles {
+        config: file,
+        trust_anchors,
+        certificates: &certificates,
+        resolv_conf,
+        socket,
+        log,
+    };
     let confined = harden::confine(needed)?;
     let word = |is_on: bool| if is_on { "on" } else { "not available" };
     let (files, calls) = (word(confined.files), word(confined.calls));

@@ -99,7 +99,7 @@ fn drop_capabilities() -> Result<(), HardenError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Confinement {
     /// True if access to files is restricted (landlock). The process can then read only the folders
-    /// of the configuration and of the trust anchors, the system's random number devices and, if
+    /// of the configuration, the trust anchors and the certificates, the system's random number devices and, if
     /// needed, the possible targets of resolv.conf. It can write only into the folder of the query log, and remove only
     /// files in the folder of the control socket.
     pub files: bool,
@@ -115,6 +115,8 @@ pub(super) struct NeededFiles<'a> {
     pub config: Option<&'a Path>,
     /// File with trust anchors, which each reload reads.
     pub trust_anchors: Option<&'a Path>,
+    /// Certificates and private keys, which other programs replace.
+    pub certificates: &'a [PathBuf],
     /// The system's resolv.conf, which other programs replace.
     pub resolv_conf: Option<&'a Path>,
     /// File of the control socket, which is removed at shutdown.
@@ -177,6 +179,8 @@ fn confine_files(needed: NeededFiles<'_>) -> Result<bool, HardenError> {
     let readable = needed.config.into_iter().chain(needed.trust_anchors).flat_map(|file| {
         [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]
     });
+    // The files of a certificate are often links, for example those of certbot.
+    let certificates = needed.certificates.iter().flat_map(|file| folders_on_the_way(file));
     // Other programs replace resolv.conf. The new file may be a link into a different folder, which
     // may not exist yet.
     let resolv_conf = needed.resolv_conf.into_iter().flat_map(|file| {
@@ -187,6 +191,7 @@ fn confine_files(needed: NeededFiles<'_>) -> Result<bool, HardenError> {
         .scope(Scope::Signal)?
         .create()?
         .add_rules(path_beneath_rules(readable, AccessFs::from_read(abi)))?
+        .add_rules(path_beneath_rules(certificates, AccessFs::ReadFile))?
         .add_rules(path_beneath_rules(resolv_conf, AccessFs::ReadFile))?
         .add_rules(path_beneath_rules(RANDOM, AccessFs::from_read(abi)))?
         .add_rules(path_beneath_rules(needed.socket.map(folder), AccessFs::RemoveFile))?

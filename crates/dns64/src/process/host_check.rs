@@ -46,15 +46,17 @@ pub(super) fn missing(settings: &Settings) -> Vec<String> {
 pub(super) fn obstacles(settings: &Settings, listen: &[ServiceAddr]) -> Vec<String> {
     let mut findings = Findings::default();
     let mut running = Running { settings, addresses: None };
-    for (number, address) in settings.config.addresses().enumerate() {
+    for (number, keys) in settings.config.listen.iter().enumerate() {
         let location = match listen {
             [] => settings.location(&format!("listen.{number}")),
             _ => "--listen".to_owned(),
         };
-        let binds = [
-            ("UDP", address.resolve().and_then(|address| Endpoint::listen(address, 1)).map(drop)),
-            ("TCP", address.resolve().and_then(listen_tcp).map(drop)),
-        ];
+        let address = keys.address;
+        let udp = || address.resolve().and_then(|address| Endpoint::listen(address, 1)).map(drop);
+        let tcp = || address.resolve().and_then(listen_tcp).map(drop);
+        let [has_udp, has_tcp] = keys.transport.ports();
+        let binds = has_udp.then(|| ("UDP", udp())).into_iter();
+        let binds = binds.chain(has_tcp.then(|| ("TCP", tcp())));
         findings.of_address(&location, address, binds, &mut running);
     }
     if let Some(address) = settings.config.metrics.listen {
@@ -189,7 +191,8 @@ impl Running<'_> {
             let socket = settings.config.control.socket.as_deref();
             let status = ask(socket.unwrap_or(Path::new(CONTROL_SOCKET)), &Request::Status);
             let Ok(Answer::Status(status)) = status else { return Vec::new() };
-            status.addresses.into_iter().chain(status.metrics_address).collect()
+            let encrypted = status.encrypted_addresses.into_iter().map(|one| one.address);
+            status.addresses.into_iter().chain(encrypted).chain(status.metrics_address).collect()
         });
         let Ok(address) = address.resolve() else { return false };
         // A socket for the unspecified address occupies the port on all addresses.

@@ -8,7 +8,7 @@
 use net::descriptors::raise_limit;
 
 use super::memory::{self, InsufficientMemory, MemoryKind, MemoryLimit};
-use crate::config::Settings;
+use crate::config::{ListenKeys, ListenTransport, Settings};
 
 /// Number of file descriptors for purposes other than DNS sockets: standard streams, signals, timers, query log,
 /// dnstap, and 16 connections each for metrics and control socket.
@@ -96,17 +96,23 @@ fn fit_descriptors(
     let fixed = OTHERS + workers * (PER_WORKER + listen) + 2 * listen;
     let (ports, clients) =
         (u64::from(config.forwarding.source_ports), config.limits.tcp_connections as u64);
+    // The limit on connections of clients applies to TCP, and again to TLS and HTTPS.
+    let over_tcp =
+        |keys: &ListenKeys| matches!(keys.transport, ListenTransport::Tls | ListenTransport::Https);
+    let threads = if config.listen.iter().any(over_tcp) { 2 } else { 1 };
     let upstream_tcp = running.upstream_tcp.unwrap_or(settings.upstream_connections as u64);
-    let wanted = fixed + ways * ports + clients + upstream_tcp;
+    let wanted = fixed + ways * ports + threads * clients + upstream_tcp;
     if wanted <= allowed {
         return None;
     }
     let left = allowed.saturating_sub(fixed);
     let upstream_tcp = running.upstream_tcp.unwrap_or(upstream_tcp.min((left / 16).max(1)));
-    let for_clients = clients.min((left / 4).max(1));
-    let ports = (left.saturating_sub(upstream_tcp + for_clients) / ways).clamp(1, ports);
-    // Descriptors that the source ports do not need become available for TCP connections of clients.
-    let clients = clients.min(left.saturating_sub(upstream_tcp + ways * ports).max(for_clients));
+    let for_clients = clients.min((left / 4 / threads).max(1));
+    let ports = left.saturating_sub(upstream_tcp + threads * for_clients) / ways;
+    let ports = ports.clamp(1, u64::from(config.forwarding.source_ports));
+    // Descriptors that the source ports do not need become available for connections of clients.
+    let rest = left.saturating_sub(upstream_tcp + ways * ports) / threads;
+    let clients = clients.min(rest.max(for_clients));
     settings.config.forwarding.source_ports = ports as u16;
     settings.config.limits.tcp_connections = clients as usize;
     settings.upstream_connections = upstream_tcp as usize;

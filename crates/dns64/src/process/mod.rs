@@ -20,6 +20,7 @@ macro_rules! print_error_line {
     }};
 }
 
+mod certificate_check;
 mod commands;
 pub mod daemon;
 mod follow;

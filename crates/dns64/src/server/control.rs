@@ -21,12 +21,13 @@ use super::shared::Shared;
 use crate::config::PrefixKeys;
 use crate::control::protocol::{Answer, PATIENCE, Request, Subject};
 use crate::control::{
-    CacheStatus, ConfigurationStatus, FLUSH_VERSION, FlushReport, PrefixStatus, ReloadReport,
-    STATUS_VERSION, Status, UpstreamState, UpstreamStatus,
+    CacheStatus, ConfigurationStatus, EncryptedAddress, FLUSH_VERSION, FlushReport, PrefixStatus,
+    ReloadReport, STATUS_VERSION, Status, UpstreamState, UpstreamStatus,
 };
 use crate::guard::Tasks;
 use crate::name::{LowerName, text};
 use crate::prefixes::PrefixReport;
+use crate::transport::Transport;
 use crate::transport::requests::{self, Service};
 
 /// Error message for requests that arrive while the server is stopping.
@@ -57,6 +58,8 @@ pub(super) struct Context {
     pub(super) shared: Arc<Shared>,
     /// Listen addresses for DNS clients.
     pub(super) addresses: Vec<SocketAddr>,
+    /// Transports and addresses of the encrypted transports.
+    pub(super) encrypted_addresses: Vec<(Transport, SocketAddr)>,
     pub(super) metrics_address: Option<SocketAddr>,
     /// Descriptions of the interfaces with AF_XDP.
     pub(super) xdp: Vec<String>,
@@ -164,6 +167,7 @@ impl Context {
                 reloads: loaded.reloads.load(Ordering::Relaxed),
             },
             addresses: self.addresses.clone(),
+            encrypted_addresses: self.encrypted_addresses.iter().map(encrypted_address).collect(),
             xdp: self.xdp.clone(),
             metrics_address: self.metrics_address,
             prefixes: self.shared.prefixes.load().iter().map(|used| status_of(used, now)).collect(),
@@ -232,6 +236,11 @@ fn query(subject: &Subject) -> Result<Vec<u8>, String> {
     // The query has EDNS, so that the reply contains extended errors.
     put_opt(&mut query, UDP_PAYLOAD as u16, Rcode::NOERROR, subject.dnssec_ok, &[]);
     Ok(query)
+}
+
+/// Returns the status of a listen address of an encrypted transport.
+fn encrypted_address((transport, address): &(Transport, SocketAddr)) -> EncryptedAddress {
+    EncryptedAddress { transport: transport.to_string(), address: *address }
 }
 
 #[cfg(test)]

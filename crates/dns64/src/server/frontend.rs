@@ -46,8 +46,7 @@ use crate::translation::decision::Decision;
 use crate::translation::local::Local;
 use crate::translation::policy::Rules;
 use crate::transport::Transport;
-use crate::transport::backlog::ToStream;
-use crate::transport::client::Client;
+use crate::transport::client::{Client, StreamClient};
 
 /// Ratio of reply size to query size up to which a UDP reply is not rate limited. Octets above this limit count against
 /// `limits.amplification-rate`, unless the client's address is verified.
@@ -264,7 +263,7 @@ impl Frontend {
             return trace.refuse(&query, &rules, &self.settings, self.now);
         }
         // Nothing is sent to this client.
-        let client = Client::Stream(Transport::Tcp, ip, ToStream::closed());
+        let client = Client::Stream(StreamClient::closed(ip));
         self.begin(resolver, jobs, &client, &query, bytes.len(), Some(trace));
     }
 

@@ -91,7 +91,7 @@ mod tests {
     use crate::client::query::Received;
     use crate::translation::policy::{Policy, Rules};
     use crate::transport::Transport;
-    use crate::transport::backlog::ToStream;
+    use crate::transport::client::StreamClient;
 
     fn job(id: JobId) -> Job {
         let query = b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x1c\0\x01";
@@ -100,7 +100,7 @@ mod tests {
         let policy = Policy::default();
         let inquiry =
             Inquiry::begin(&query, Transport::Tcp, None, &Rules::for_all_names(&policy, ip));
-        let client = Client::Stream(Transport::Tcp, ip, ToStream::closed());
+        let client = Client::Stream(StreamClient::closed(ip));
         let arrival = Arrival { time: Nanos(0), cookie: None, unlimited: u32::MAX };
         Job { id, client, arrival, inquiry, trace: None }
     }

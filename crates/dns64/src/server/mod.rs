@@ -1,4 +1,4 @@
-//! The server: workers for UDP, one thread for TCP, and the state that they share.
+//! The server: workers for UDP, one thread for TCP, one for the encrypted transports, and the state that they share.
 //!
 //! ```text
 //! Settings ─► bind ─► BoundServer ─► start ─► RunningServer ─► reload, stop
@@ -6,7 +6,9 @@
 //! ```
 
 mod admission;
+mod connection_thread;
 mod control;
+mod encrypted;
 mod explain;
 mod frontend;
 mod inbox;
@@ -19,6 +21,7 @@ mod quota;
 mod replies;
 mod shared;
 mod signatures;
+mod streams;
 mod tcp;
 mod upstream_query;
 mod validation;
@@ -42,7 +45,7 @@ use net::clock;
 use net::router::RouterSocket;
 use net::socket::{Endpoint, ListenError, listen_udp_and_tcp};
 use nix::sys::socket::{getsockopt, sockopt};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use units::CpuId;
 
 use crate::client::cookies::Cookies;
@@ -52,13 +55,17 @@ use crate::control::socket::ControlSocket;
 use crate::guard::guard_thread;
 use crate::ids::WorkerId;
 use crate::metrics::Metrics;
-use crate::observe::{Observer, OpenOutputs, Writers};
+use crate::observe::{OpenOutputs, Writers};
 use crate::prefixes::LivePrefixes;
 use crate::resolver::Common;
 use crate::resolver::cache::Cache;
-use crate::resolver::outside::{TcpQuery, ValidationTask};
+use crate::resolver::outside::ValidationTask;
 use crate::resolver::question_claims::QuestionClaims;
+use crate::transport::Transport;
+use crate::transport::backlog::Backlogs;
+use crate::transport::certificate::BadCertificate;
 pub(crate) use control::ReloadRequest;
+use encrypted::EncryptedSockets;
 use inbox::{Inbox, WorkerMessage};
 use shared::{Loaded, Shared};
 use tcp::Sockets;
@@ -71,7 +78,7 @@ pub(crate) use xdp::xdp_faults;
 /// about 768 octets per query, so that the buffer has room for 20 000 queries. In a larger buffer,
 /// a query could wait so long that its client has already retried.
 const CLIENT_BUFFER: usize = 8 << 20;
-/// Interval at which [`RunningServer::stop`] checks whether the TCP thread has stopped accepting queries.
+/// Interval at which [`RunningServer::stop`] checks whether the connection threads have stopped accepting queries.
 const CLOSING: Duration = Duration::from_millis(1);
 
 /// Errors that occur while the server opens its sockets or starts its threads.
@@ -121,6 +128,15 @@ pub enum ServerError {
         /// Error returned by the system call.
         source: io::Error,
     },
+    /// A certificate cannot be used.
+    #[error(transparent)]
+    Certificate(#[from] BadCertificate),
+    /// The TLS library rejects the settings of an encrypted transport.
+    #[error("cannot use TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The TLS library does not support QUIC.
+    #[error("cannot use QUIC: {0}")]
+    Quic(#[from] quinn::crypto::rustls::NoInitialCipherSuite),
     /// No address is configured.
     #[error("nothing to serve: `listen` has no address, and systemd passed no socket")]
     NoAddress,
@@ -154,6 +170,7 @@ pub struct BoundServer {
     falls_back: bool,
     warnings: Vec<String>,
     listeners: Vec<TcpListener>,
+    encrypted: EncryptedSockets,
     metrics_listener: Option<TcpListener>,
     control: Option<ControlSocket>,
     /// Handler of reload requests from the control socket.
@@ -206,7 +223,7 @@ fn served(socket: &impl AsFd, address: &io::Result<SocketAddr>) -> [Option<Socke
 ///
 /// # Errors
 /// Returns an error if an address cannot be bound, or if no address is configured.
-pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, ServerError> {
+pub fn bind(settings: Settings, mut activated: Activated) -> Result<BoundServer, ServerError> {
     let threads = settings.config.threads;
     let file = settings.config.query_log.file().unwrap_or(Path::new("")).to_owned();
     let failed = |source| ServerError::QueryLog { file, source };
@@ -218,6 +235,7 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         falls_back: false,
         warnings: Vec::new(),
         listeners: Vec::new(),
+        encrypted: EncryptedSockets::default(),
         metrics_listener: None,
         control: None,
         on_reload: None,
@@ -227,14 +245,15 @@ pub fn bind(settings: Settings, activated: Activated) -> Result<BoundServer, Ser
         metrics_address: None,
         settings,
     };
-    if activated.is_empty() {
-        for keys in bound.settings.config.listen.clone() {
-            bound.listen(keys.address)?;
-        }
-    } else {
+    let is_activated = !activated.is_empty();
+    bound.encrypted = EncryptedSockets::bind(&bound.settings, &mut activated)?;
+    if is_activated {
         bound.adopt(activated)?;
+    } else {
+        let addresses: Vec<ServiceAddr> = bound.settings.config.addresses().collect();
+        addresses.into_iter().try_for_each(|address| bound.listen(address))?;
     }
-    if bound.addresses.is_empty() && bound.listeners.is_empty() {
+    if bound.addresses.is_empty() && bound.listeners.is_empty() && bound.encrypted.is_empty() {
         return Err(ServerError::NoAddress);
     }
     let endpoints = bound.endpoints.first().map_or(&[][..], Vec::as_slice);
@@ -350,12 +369,12 @@ impl BoundServer {
             limiter: Limiter::new(),
             amplification: Limiter::new(),
             cookies: Cookies::new(),
+            backlogs: Backlogs::default(),
             worker_inboxes,
             tcp_questions,
             validation,
             stopping: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
-            is_closed: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             live: ArcSwap::from_pointee(LivePrefixes::default()),
             prefixes: ArcSwap::default(),
@@ -378,9 +397,10 @@ impl BoundServer {
             shared: Arc::clone(&shared),
             xdp_sources,
             addresses: self.addresses.clone(),
+            encrypted_addresses: self.encrypted.addresses().to_vec(),
             metrics_address: self.metrics_address,
             workers: Vec::new(),
-            tcp: None,
+            connection_threads: Vec::new(),
             writers: Writers::default(),
         };
         let rings = xdp::hand_out(self.xdp, workers);
@@ -401,14 +421,26 @@ impl BoundServer {
         let sockets = Sockets {
             listeners: self.listeners,
             addresses: self.addresses,
+            encrypted_addresses: self.encrypted.addresses().to_vec(),
             metrics: self.metrics_listener,
             control: self.control,
             on_reload: self.on_reload,
             routers: self.routers,
             xdp,
         };
-        let tcp = begin_tcp(shared, sockets, questions, observer);
-        running.tcp = Some(tcp.map_err(failed("the TCP thread"))?);
+        let of_tcp = Arc::clone(&shared);
+        let tcp = ClosingThread::start("tcp", move |is_closed| {
+            tcp::run(&of_tcp, sockets, questions, observer.as_ref(), is_closed)
+        });
+        running.connection_threads.push(tcp.map_err(failed("the TCP thread"))?);
+        if !self.encrypted.is_empty() {
+            let thread = ClosingThread::start("encrypted", move |is_closed| {
+                encrypted::run(&shared, self.encrypted, is_closed)
+            });
+            running
+                .connection_threads
+                .push(thread.map_err(failed("the thread of the encrypted transports"))?);
+        }
         // The writers are set last. If an earlier step failed with the writers set, dropping them
         // would wait for threads that still have senders.
         running.writers = writers;
@@ -416,20 +448,34 @@ impl BoundServer {
     }
 }
 
-/// Starts the TCP thread.
-fn begin_tcp(
-    shared: Arc<Shared>,
-    sockets: Sockets,
-    questions: UnboundedReceiver<TcpQuery>,
-    observer: Option<Observer>,
-) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().name("tcp".into()).spawn(move || {
-        guard_thread(|| {
-            if let Err(error) = tcp::run(&shared, sockets, questions, observer.as_ref()) {
-                tracing::error!("the TCP thread ended: {error}");
-            }
-        });
-    })
+/// A thread for connections of clients.
+struct ClosingThread {
+    handle: JoinHandle<()>,
+    /// True if the thread has stopped accepting queries.
+    is_closed: Arc<AtomicBool>,
+}
+
+impl ClosingThread {
+    fn start(
+        name: &'static str,
+        run: impl FnOnce(&AtomicBool) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<ClosingThread> {
+        let is_closed = Arc::<AtomicBool>::default();
+        let closed = Arc::clone(&is_closed);
+        let handle = thread::Builder::new().name(name.into()).spawn(move || {
+            guard_thread(|| {
+                if let Err(error) = run(&closed) {
+                    tracing::error!("thread {name} ended: {error}");
+                }
+            });
+        })?;
+        Ok(ClosingThread { handle, is_closed })
+    }
+
+    /// True if the thread accepts no more queries.
+    fn is_closed(&self) -> bool {
+        self.handle.is_finished() || self.is_closed.load(Ordering::Acquire)
+    }
 }
 
 /// Starts a worker's thread. If `cpu` is given, the thread is pinned to this CPU.
@@ -463,9 +509,11 @@ pub struct RunningServer {
     /// lacks AF_XDP.
     xdp_sources: Option<Vec<IpAddr>>,
     addresses: Vec<SocketAddr>,
+    encrypted_addresses: Vec<(Transport, SocketAddr)>,
     metrics_address: Option<SocketAddr>,
     workers: Vec<JoinHandle<()>>,
-    tcp: Option<JoinHandle<()>>,
+    /// Threads for connections of clients: TCP, and the encrypted transports.
+    connection_threads: Vec<ClosingThread>,
     writers: Writers,
 }
 
@@ -473,6 +521,11 @@ impl RunningServer {
     /// Returns the listen addresses, with the actual ports.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Returns the transports and addresses of the encrypted transports, with the actual ports.
+    pub fn encrypted_addresses(&self) -> &[(Transport, SocketAddr)] {
+        &self.encrypted_addresses
     }
 
     /// Returns the address and the actual port of the metrics listener, or `None` if there is no
@@ -522,7 +575,8 @@ impl RunningServer {
     /// True if all threads are running. A thread exits after too many panics. The panic hook of the process has
     /// reported each panic.
     pub fn is_whole(&self) -> bool {
-        !self.workers.iter().chain(&self.tcp).any(JoinHandle::is_finished)
+        let others = self.connection_threads.iter().map(|thread| &thread.handle);
+        !self.workers.iter().chain(others).any(JoinHandle::is_finished)
     }
 
     /// Stops accepting queries, and returns after all pending queries have been answered.
@@ -532,9 +586,7 @@ impl RunningServer {
 
     fn end(&mut self) {
         self.shared.is_closing.store(true, Ordering::Relaxed);
-        while self.tcp.as_ref().is_some_and(|thread| !thread.is_finished())
-            && !self.shared.is_closed.load(Ordering::Acquire)
-        {
+        while !self.connection_threads.iter().all(ClosingThread::is_closed) {
             thread::sleep(CLOSING);
         }
         self.shared.stopping.store(true, Ordering::Relaxed);
@@ -545,8 +597,8 @@ impl RunningServer {
             let _ = worker.join();
         }
         self.shared.ended.store(true, Ordering::Relaxed);
-        if let Some(tcp) = self.tcp.take() {
-            let _ = tcp.join();
+        for thread in self.connection_threads.drain(..) {
+            let _ = thread.handle.join();
         }
         // All threads that send data to the writers have ended.
         self.writers.end();

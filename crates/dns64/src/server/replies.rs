@@ -1,5 +1,5 @@
 //! Replies to clients. The UDP replies of one iteration of the worker's event loop are sent
-//! together. A TCP reply is passed to its connection.
+//! together. The reply to a query from a connection is passed to this connection.
 
 use std::net::SocketAddr;
 
@@ -74,7 +74,7 @@ impl Replies {
     }
 
     /// Sends the reply that `write` produces for a query. `took` is the time since the query arrived, and `security`
-    /// returns the result of the DNSSEC validation. If `write` produces no octets, no reply is sent. In this case, a TCP
+    /// returns the result of the DNSSEC validation. If `write` produces no octets, no reply is sent. In this case, a
     /// connection is informed that its query gets no reply.
     #[inline]
     pub(super) fn send(
@@ -116,11 +116,12 @@ impl Replies {
                     metrics.count(Count::SendRefused);
                 }
             }
-            Client::Stream(_, _, connection) => {
+            Client::Stream(stream) => {
                 let mut message = Vec::new();
                 write(&mut message);
+                stream.options.add_to(&mut message);
                 // Sending fails if the client has closed the connection.
-                let _ = connection.send(message);
+                let _ = stream.reply.send(message);
             }
         }
         if truncated {
@@ -177,8 +178,8 @@ fn ends(client: &Client, addresses: &[Option<SocketAddr>]) -> Ends {
     let (number, peer) = match client {
         Client::Udp(number, peer) => (*number, peer),
         Client::Xdp(past, peer) => (usize::from(past.endpoint), peer),
-        Client::Stream(_, ip, _) => {
-            return Ends { initiator: Some(End { ip: *ip, port: None }), responder: None };
+        Client::Stream(stream) => {
+            return Ends { initiator: Some(End { ip: stream.ip, port: None }), responder: None };
         }
     };
     let socket = addresses.get(number).copied().flatten().map(End::from);

@@ -18,6 +18,7 @@ use crate::prefixes::{LivePrefixes, PrefixReport};
 use crate::resolver::Common;
 use crate::resolver::outside::TcpQuery;
 use crate::signatures::SignatureSupport;
+use crate::transport::backlog::Backlogs;
 
 /// State shared by all threads.
 pub(super) struct Shared {
@@ -36,6 +37,8 @@ pub(super) struct Shared {
     /// which the replies exceed a multiple of the size of their queries.
     pub(super) amplification: Limiter,
     pub(super) cookies: Cookies,
+    /// Number of octets in the replies queued on all connections of clients.
+    pub(super) backlogs: Backlogs,
     /// Inboxes of the workers, by worker index.
     pub(super) worker_inboxes: Vec<Inbox>,
     pub(super) tcp_questions: UnboundedSender<TcpQuery>,
@@ -43,11 +46,9 @@ pub(super) struct Shared {
     pub(super) validation: ValidationThreads,
     /// True if the workers must stop accepting queries and then end.
     pub(super) stopping: AtomicBool,
-    /// Flags for the first phase of stopping the server. `is_closing` asks the TCP thread to stop accepting queries,
-    /// and the TCP thread confirms this with `is_closed`. The workers still run during this phase, because they must
-    /// answer the queries that were already accepted.
+    /// Flag for the first phase of stopping the server: the connection threads stop accepting queries, and confirm this.
+    /// The workers still run during this phase, because they must answer the queries that were already accepted.
     pub(super) is_closing: AtomicBool,
-    pub(super) is_closed: AtomicBool,
     /// True after the workers have ended.
     pub(super) ended: AtomicBool,
     /// Interfaces on which router advertisements can be received.

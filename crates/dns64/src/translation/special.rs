@@ -14,11 +14,14 @@ use crate::translation::policy::Rules;
 enum SpecialAnswer {
     /// Loopback addresses (RFC 6761 §6.3).
     Loopback,
-    /// The names exist but have no records (RFC 9462 §6.1).
-    NoData,
+    /// The SVCB records of this resolver (RFC 9462 §4). Other names exist but have no records (RFC 9462 §6.1).
+    Resolver,
     /// The names do not exist.
     NxDomain,
 }
+
+/// Name of the SVCB records that describe the encrypted transports of a resolver (RFC 9462 §4).
+const DISCOVERY: &[u8] = b"\x04_dns\x08resolver\x04arpa\0";
 
 const DOMAINS: [(&[u8], SpecialAnswer); 5] = [
     (b"\x09localhost\0", SpecialAnswer::Loopback),
@@ -28,7 +31,7 @@ const DOMAINS: [(&[u8], SpecialAnswer); 5] = [
     (b"\x05onion\0", SpecialAnswer::NxDomain),
     // RFC 9476 §2.
     (b"\x03alt\0", SpecialAnswer::NxDomain),
-    (b"\x08resolver\x04arpa\0", SpecialAnswer::NoData),
+    (b"\x08resolver\x04arpa\0", SpecialAnswer::Resolver),
 ];
 
 /// Returns the special-use domains in wire format.
@@ -53,7 +56,13 @@ pub(super) fn find_local(name: &LowerName, qtype: u16, rules: &Rules<'_>) -> Opt
     let ttl = rules.policy.zones.ttl;
     Some(match answers {
         SpecialAnswer::Loopback => LocalAnswer::positive_or_nodata(loopback(qtype, ttl), domain),
-        SpecialAnswer::NoData => LocalAnswer::negative(Rcode::NOERROR, domain),
+        SpecialAnswer::Resolver => {
+            let is_asked = name.wire() == DISCOVERY && matches!(qtype, rtype::SVCB | rtype::ANY);
+            let record =
+                |data: &Vec<u8>| LocalRecord { rtype: rtype::SVCB, ttl, data: data.clone() };
+            let records = rules.policy.zones.resolvers.iter().filter(|_| is_asked).map(record);
+            LocalAnswer::positive_or_nodata(records.collect(), domain)
+        }
         SpecialAnswer::NxDomain => LocalAnswer::negative(Rcode::NXDOMAIN, domain),
     })
 }
@@ -72,8 +81,11 @@ fn loopback(qtype: u16, ttl: u32) -> Vec<LocalRecord> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::translation::policy::Policy;
+    use crate::translation::zones::LocalZones;
 
     fn ask(name: &str, qtype: u16, forward: &str) -> Option<LocalAnswer> {
         let (name, forward): (LowerName, LowerName) =
@@ -107,6 +119,24 @@ mod tests {
         for name in [".", "arpa", "test", "notlocalhost", "localhost.example", "a.salt", "myonion"]
         {
             assert_eq!(found(name, rtype::A), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn encrypted_transports_are_discovered() {
+        let zones = LocalZones { resolvers: vec![vec![1], vec![2]], ..LocalZones::default() };
+        let policy = Policy { zones: Arc::new(zones), ..Policy::default() };
+        let rules = Rules::for_all_names(&policy, [127, 0, 0, 1].into());
+        for (name, qtype, records) in [
+            ("_dns.resolver.arpa", rtype::SVCB, 2),
+            ("_DNS.resolver.arpa", rtype::ANY, 2),
+            ("_dns.resolver.arpa", rtype::HTTPS, 0),
+            ("resolver.arpa", rtype::SVCB, 0),
+            ("a._dns.resolver.arpa", rtype::SVCB, 0),
+        ] {
+            let answer = find_local(&name.parse().unwrap(), qtype, &rules).unwrap();
+            let found = (answer.rcode, answer.records.len(), answer.zone.is_some());
+            assert_eq!(found, (Rcode::NOERROR, records, records == 0), "{name} {qtype}");
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct LocalZones {
     pub alias_ttl: u32,
     /// Maximum TTL of all local answers, in seconds.
     pub max_ttl: u32,
+    /// Data of the SVCB records of `_dns.resolver.arpa`, which describe the encrypted transports (RFC 9462 §4).
+    pub resolvers: Vec<Vec<u8>>,
 }
 
 impl Default for LocalZones {
@@ -28,6 +30,7 @@ impl Default for LocalZones {
             ttl: 600,
             alias_ttl: 600,
             max_ttl: 86_400,
+            resolvers: Vec::new(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Queues of replies that wait to be written to TCP connections. The number of waiting octets is limited, because
+//! Queues of replies that wait to be written to the connections of clients. The number of waiting octets is limited, because
 //! clients could otherwise exhaust memory by requesting long answers without reading them.
 //!
 //! ```text
@@ -33,8 +33,26 @@ pub(crate) struct Backlogs {
 impl Backlogs {
     /// Creates the queue of replies for a new connection. Returns its sender and its receiver.
     pub(crate) fn connection(&self) -> (ToStream, Backlog) {
+        self.multiplexed().queue()
+    }
+
+    /// Creates the count of waiting octets for a new connection that has one queue for each query.
+    pub(crate) fn multiplexed(&self) -> ConnectionBacklog {
+        ConnectionBacklog { counter: Arc::new(Counter { all: self.clone(), ..Counter::default() }) }
+    }
+}
+
+/// The waiting replies of one connection. The connection may have several queues, whose octets are counted together.
+#[derive(Clone)]
+pub(crate) struct ConnectionBacklog {
+    counter: Arc<Counter>,
+}
+
+impl ConnectionBacklog {
+    /// Creates a queue of replies. Returns its sender and its receiver.
+    pub(crate) fn queue(&self) -> (ToStream, Backlog) {
         let (sender, replies) = mpsc::unbounded_channel();
-        let counter = Arc::new(Counter { all: self.clone(), ..Counter::default() });
+        let counter = Arc::clone(&self.counter);
         (ToStream { sender, counter: Arc::clone(&counter) }, Backlog { replies, counter })
     }
 }
@@ -50,7 +68,7 @@ struct Counter {
     refused: Notify,
 }
 
-/// Sender of replies to the task that writes them to a TCP connection. One message is sent per query. The message is
+/// Sender of replies to the task that writes them to a connection. One message is sent per query. The message is
 /// empty if the query gets no reply.
 #[derive(Clone)]
 pub(crate) struct ToStream {
@@ -89,11 +107,13 @@ impl ToStream {
     }
 
     /// Returns as soon as the number of reply octets that wait to be written to this connection is at most
-    /// [`MOST_EACH`]. Only one task per connection may call this function.
+    /// [`MOST_EACH`].
     pub(crate) async fn below_limit(&self) {
         while self.counter.octets.load(Ordering::Relaxed) > MOST_EACH {
             self.counter.drained.notified().await;
         }
+        // Another task of the connection may be waiting too.
+        self.counter.drained.notify_one();
     }
 }
 
@@ -104,6 +124,11 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
+    /// Returns the next reply, or `None` if there are no more replies.
+    pub(super) async fn next(&mut self) -> Option<QueuedReply> {
+        self.replies.recv().await
+    }
+
     /// Returns the receiver of the waiting replies, and the notification that a reply was refused.
     pub(super) fn parts(&mut self) -> (&mut UnboundedReceiver<QueuedReply>, &Notify) {
         (&mut self.replies, &self.counter.refused)
@@ -119,6 +144,12 @@ pub(crate) struct QueuedReply {
 impl QueuedReply {
     /// Returns the DNS message of the reply. It is empty if the query gets no reply.
     pub(crate) fn message(&self) -> &[u8] {
+        &self.message
+    }
+}
+
+impl AsRef<[u8]> for QueuedReply {
+    fn as_ref(&self) -> &[u8] {
         &self.message
     }
 }

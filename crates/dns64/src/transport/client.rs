@@ -7,6 +7,7 @@ use net::xdp::EthernetLink;
 
 use super::Transport;
 use super::backlog::ToStream;
+use super::stream_options::StreamOptions;
 
 /// Destination of a reply.
 #[derive(Clone)]
@@ -16,9 +17,27 @@ pub(crate) enum Client {
     Udp(usize, Peer),
     /// The query arrived over AF_XDP. The values are the path of the datagram, and the source of the datagram.
     Xdp(Xdp, Peer),
-    /// The query arrived over a connection. The values are the transport, the address of the peer, and the sender for
-    /// the reply.
-    Stream(Transport, IpAddr, ToStream),
+    /// The query arrived over a connection.
+    Stream(StreamClient),
+}
+
+/// Destination of a reply over a connection.
+#[derive(Clone)]
+pub(crate) struct StreamClient {
+    pub(crate) transport: Transport,
+    /// Options that are added to the reply.
+    pub(crate) options: StreamOptions,
+    /// Address of the peer. An IPv4-mapped IPv6 address is converted to IPv4.
+    pub(crate) ip: IpAddr,
+    pub(crate) reply: ToStream,
+}
+
+impl StreamClient {
+    /// Returns a client at `ip` to which no reply can be sent.
+    pub(crate) fn closed(ip: IpAddr) -> StreamClient {
+        let (transport, reply) = (Transport::Tcp, ToStream::closed());
+        StreamClient { transport, options: StreamOptions::default(), ip, reply }
+    }
 }
 
 /// Path of a datagram received over AF_XDP. The reply is sent over the same path.
@@ -36,7 +55,7 @@ impl Client {
     pub(crate) fn ip(&self) -> IpAddr {
         match self {
             Client::Udp(_, peer) | Client::Xdp(_, peer) => peer.address.ip().to_canonical(),
-            Client::Stream(_, ip, _) => *ip,
+            Client::Stream(client) => client.ip,
         }
     }
 
@@ -45,7 +64,7 @@ impl Client {
     pub(crate) fn transport(&self) -> Transport {
         match self {
             Client::Udp(..) | Client::Xdp(..) => Transport::Udp,
-            Client::Stream(transport, ..) => *transport,
+            Client::Stream(client) => client.transport,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Admission of TCP connections from clients. The number of open connections is limited in total and for each client
+//! Admission of connections from clients. The number of open connections is limited in total and for each client
 //! ([`ClientId`]). One thread counts the connections.
 //!
 //! At the total limit, a new connection displaces an open one, as permitted by RFC 7766 §6.2.2 and §6.2.3. The search
@@ -12,6 +12,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use net::clock;
 use slab::Slab;
@@ -24,7 +25,7 @@ use crate::shares::client::{ClientId, LEVELS, NetworkId};
 /// than this number, the search begins at a random connection.
 const COMPARED: usize = 4_096;
 
-/// The open TCP connections of clients.
+/// The open connections of clients.
 #[derive(Default)]
 pub(crate) struct Connections {
     open: RefCell<Open>,
@@ -76,6 +77,11 @@ pub(crate) enum Admission {
 }
 
 impl Connections {
+    /// Returns the number of open connections.
+    pub(crate) fn len(&self) -> usize {
+        self.open.borrow().connections.len()
+    }
+
     /// True if no connection is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.borrow().connections.is_empty()
@@ -193,6 +199,25 @@ impl Activity {
         }
     }
 
+    /// Waits until the connection has been idle for the time `idle`.
+    pub(super) async fn idle_for(&self, idle: Duration) {
+        loop {
+            let passed = Duration::from_nanos(clock::now().since(self.last.get()).0);
+            match idle.checked_sub(passed).filter(|left| !left.is_zero()) {
+                Some(left) => tokio::time::sleep(left).await,
+                None if self.is_idle() => return,
+                // The end of the query in progress will be later than now.
+                None => tokio::time::sleep(idle).await,
+            }
+        }
+    }
+
+    /// Records that a query was read. Its reply is recorded when the returned value is dropped.
+    pub(super) fn query(self: &Rc<Activity>) -> QueryInProgress {
+        self.begin_query();
+        QueryInProgress { activity: Rc::clone(self) }
+    }
+
     /// True if no query is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.in_progress.get() == 0
@@ -202,6 +227,17 @@ impl Activity {
     pub(super) fn displace(&self) {
         self.is_displaced.set(true);
         self.displaced.notify_one();
+    }
+}
+
+/// A query of a connection, whose reply has not been written yet.
+pub(super) struct QueryInProgress {
+    activity: Rc<Activity>,
+}
+
+impl Drop for QueryInProgress {
+    fn drop(&mut self) {
+        self.activity.end_query();
     }
 }
 

@@ -1,18 +1,25 @@
 //! Transport of messages between clients, this server and upstreams.
 //!
 //! ```text
-//! clients ── UDP ─► server::worker                      upstreams ◄─ UDP ── resolver::upstreams::ports
-//!         ── TCP ─► stream ─► worker ─► stream ─► client          ◄─ TCP ── upstream_tcp
-//!                   framing, backlog, connections                 permits, framing
+//! clients ── UDP ──────► server::worker                      upstreams ◄─ UDP ── resolver::upstreams::ports
+//!         ── TCP, TLS ─► stream ─► worker ─► stream ─► client          ◄─ TCP ── upstream_tcp
+//!         ── HTTPS ────► https  ─► worker ─► https  ─► client                    permits, framing
+//!         ── QUIC ─────► quic   ─► worker ─► quic   ─► client
+//!                        tls, framing, backlog, connections
 //! ```
 
 pub(crate) mod backlog;
+pub(crate) mod certificate;
 pub(crate) mod client;
 pub(crate) mod connections;
 pub(crate) mod framing;
+pub(crate) mod https;
 mod permits;
+pub(crate) mod quic;
 pub(crate) mod requests;
 pub(crate) mod stream;
+pub(crate) mod stream_options;
+pub(crate) mod tls;
 pub(crate) mod upstream_tcp;
 
 use std::fmt;
@@ -26,6 +33,12 @@ pub enum Transport {
     Udp,
     /// TCP (RFC 7766).
     Tcp,
+    /// DNS over TLS (RFC 7858).
+    Tls,
+    /// DNS over HTTPS (RFC 8484), or over HTTP behind a reverse proxy.
+    Https,
+    /// DNS over QUIC (RFC 9250).
+    Quic,
 }
 
 impl Transport {
@@ -37,34 +50,36 @@ impl Transport {
             Transport::Udp => {
                 payload.map_or(LEAST_PAYLOAD, |payload| payload.clamp(LEAST_PAYLOAD, UDP_PAYLOAD))
             }
-            Transport::Tcp => usize::from(u16::MAX),
+            _ => usize::from(u16::MAX),
         }
     }
 
     /// True if the source address of a message cannot be forged.
     #[inline]
     pub(crate) fn is_proven(self) -> bool {
-        match self {
-            Transport::Udp => false,
-            Transport::Tcp => true,
-        }
+        self != Transport::Udp
     }
 
     /// True if a reply that is too long is sent truncated, with TC set. The client can then retry over TCP (RFC 7766
     /// §5).
     #[inline]
     pub(crate) fn truncates(self) -> bool {
-        match self {
-            Transport::Udp => true,
-            Transport::Tcp => false,
-        }
+        self == Transport::Udp
     }
 
-    /// Returns the name of the protocol for messages: "UDP" or "TCP".
+    /// True if messages are encrypted. Replies to padded queries are then padded too (RFC 7830 §6).
+    pub(crate) fn is_encrypted(self) -> bool {
+        matches!(self, Transport::Tls | Transport::Https | Transport::Quic)
+    }
+
+    /// Returns the name of the protocol for messages, for example "UDP".
     pub(crate) fn label(self) -> &'static str {
         match self {
             Transport::Udp => "UDP",
             Transport::Tcp => "TCP",
+            Transport::Tls => "TLS",
+            Transport::Https => "HTTPS",
+            Transport::Quic => "QUIC",
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod control;
 mod dnssec;
+mod encrypted;
 mod forwards;
 mod harness;
 mod limits;

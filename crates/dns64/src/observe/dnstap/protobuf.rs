@@ -75,6 +75,13 @@ const UDP: i32 = 1;
 /// Number of the transport protocol TCP (`SocketProtocol.TCP`).
 const TCP: i32 = 2;
 
+/// Number of the transport protocol DNS over TLS (`SocketProtocol.DOT`).
+const DOT: i32 = 3;
+/// Number of the transport protocol DNS over HTTPS (`SocketProtocol.DOH`).
+const DOH: i32 = 4;
+/// Number of the transport protocol DNS over QUIC (`SocketProtocol.DOQ`).
+const DOQ: i32 = 7;
+
 /// Encodes a message in dnstap's schema.
 pub(super) fn encode(message: &Message, identity: &[u8]) -> Vec<u8> {
     let address = |end: Option<End>| {
@@ -97,6 +104,9 @@ pub(super) fn encode(message: &Message, identity: &[u8]) -> Vec<u8> {
         socket_protocol: Some(match message.transport {
             Transport::Udp => UDP,
             Transport::Tcp => TCP,
+            Transport::Tls => DOT,
+            Transport::Https => DOH,
+            Transport::Quic => DOQ,
         }),
         query_address: address(message.ends.initiator),
         response_address: address(message.ends.responder),

@@ -1,0 +1,185 @@
+//! DNS over QUIC (RFC 9250). Each query has its own stream.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
+use quinn::{
+    Connection, IdleTimeout, RecvStream, SendStream, ServerConfig, TransportConfig, VarInt,
+};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::backlog::{Backlogs, ConnectionBacklog, ToStream};
+use super::connections::Activity;
+use super::stream::{ConnectionEnd, ConnectionLimits};
+use super::stream_options::has_keepalive;
+use crate::guard::Tasks;
+
+/// Error codes (RFC 9250 §8.4).
+pub(crate) const NO_ERROR: VarInt = VarInt::from_u32(0);
+const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
+const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
+
+/// Length of the length field before each message, in octets.
+const LENGTH: usize = 2;
+/// Maximum length of a query with its length field, in octets.
+const LONGEST: usize = LENGTH + u16::MAX as usize;
+/// Octets of one connection that may be sent before they are acknowledged.
+const SEND_WINDOW: u64 = 256 << 10;
+/// Interval between checks whether the queries in progress have been answered.
+const IDLE_CHECK: Duration = Duration::from_millis(5);
+/// Maximum number of connections whose handshake has not begun yet.
+const WAITING: usize = 1_024;
+
+/// Returns the QUIC settings for these TLS settings.
+///
+/// # Errors
+/// Returns an error if the TLS settings have no cipher suite for QUIC.
+pub(crate) fn settings(
+    tls: rustls::ServerConfig,
+    limits: ConnectionLimits,
+) -> Result<ServerConfig, NoInitialCipherSuite> {
+    let mut transport = TransportConfig::default();
+    let streams = u32::try_from(limits.pipeline).unwrap_or(u32::MAX);
+    transport
+        .max_concurrent_bidi_streams(VarInt::from_u32(streams))
+        .max_concurrent_uni_streams(VarInt::from_u32(0))
+        .max_idle_timeout(IdleTimeout::try_from(limits.idle).ok())
+        .stream_receive_window(VarInt::from_u32(LONGEST as u32))
+        .receive_window(VarInt::from_u32(4 * LONGEST as u32))
+        .send_window(SEND_WINDOW)
+        .datagram_receive_buffer_size(None);
+    let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
+    config.transport_config(Arc::new(transport)).max_incoming(WAITING);
+    Ok(config)
+}
+
+/// The queries of a connection.
+pub(crate) struct Queries<F> {
+    connection: Connection,
+    backlog: ConnectionBacklog,
+    activity: Rc<Activity>,
+    limits: ConnectionLimits,
+    hand_on: F,
+}
+
+/// Answers the queries of a connection until the client closes it, it is idle for too long, or `stopping` becomes true.
+/// `migrated` is called when the client's address has changed.
+pub(crate) async fn serve<F: Fn(IpAddr, Vec<u8>, ToStream) + 'static>(
+    queries: Queries<F>,
+    tasks: &Tasks,
+    mut stopping: watch::Receiver<bool>,
+    migrated: impl Fn(),
+) -> ConnectionEnd {
+    let queries = Rc::new(queries);
+    let Queries { connection, activity, limits, .. } = &*queries;
+    let address = || connection.remote_address().ip().to_canonical();
+    let mut ip = address();
+    loop {
+        let accepted = tokio::select! {
+            accepted = connection.accept_bi() => accepted,
+            () = activity.displaced() => {
+                connection.close(EXCESSIVE_LOAD, b"");
+                return ConnectionEnd::Displaced;
+            }
+            () = activity.idle_for(limits.idle) => break,
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        };
+        let Ok((send, receive)) = accepted else { return ConnectionEnd::Usual };
+        if std::mem::replace(&mut ip, address()) != ip {
+            migrated();
+        }
+        let queries = Rc::clone(&queries);
+        tasks.spawn(|| "a query over QUIC".to_owned(), async move {
+            queries.answer(send, receive, ip).await;
+        });
+    }
+    // The queries in progress are answered before the connection is closed.
+    let answered = async {
+        while !activity.is_idle() {
+            tokio::time::sleep(IDLE_CHECK).await;
+        }
+    };
+    let _ = timeout(limits.idle, answered).await;
+    connection.close(NO_ERROR, b"");
+    ConnectionEnd::Usual
+}
+
+impl<F: Fn(IpAddr, Vec<u8>, ToStream)> Queries<F> {
+    /// Creates the state of a new connection. The function `hand_on` is called with the client's current address, each query,
+    /// and the sender for its reply, as in [`super::stream::serve`].
+    pub(crate) fn new(
+        connection: Connection,
+        backlogs: &Backlogs,
+        activity: Rc<Activity>,
+        limits: ConnectionLimits,
+        hand_on: F,
+    ) -> Queries<F> {
+        Queries { connection, backlog: backlogs.multiplexed(), activity, limits, hand_on }
+    }
+
+    /// Reads the query of a stream, and writes the reply.
+    async fn answer(&self, mut send: SendStream, mut receive: RecvStream, ip: IpAddr) {
+        let idle = self.limits.idle;
+        let Ok(read) = timeout(idle, receive.read_to_end(LONGEST)).await else {
+            let _ = receive.stop(NO_ERROR);
+            return;
+        };
+        let Some(query) = read.as_deref().ok().and_then(message) else {
+            return self.connection.close(PROTOCOL_ERROR, b"not one DNS query with message ID 0");
+        };
+        let (reply, mut replies) = self.backlog.queue();
+        reply.below_limit().await;
+        let _in_progress = self.activity.query();
+        (self.hand_on)(ip, query.to_vec(), reply);
+        match replies.next().await {
+            Some(reply) if !reply.message().is_empty() => {
+                let length = (reply.message().len() as u16).to_be_bytes();
+                let framed = [&length, reply.message()].concat();
+                // Errors occur if the client has closed the stream or the connection.
+                let _ = timeout(idle, send.write_all(&framed)).await;
+                let _ = send.finish();
+            }
+            Some(_) => {
+                let _ = send.reset(EXCESSIVE_LOAD);
+            }
+            None => {
+                let _ = send.reset(INTERNAL_ERROR);
+            }
+        }
+    }
+}
+
+/// Returns the query in the octets of a stream. Returns `None` if these octets are a protocol error (RFC 9250 §4.2.1, §4.3.3,
+/// §5.5.2).
+fn message(octets: &[u8]) -> Option<&[u8]> {
+    let (length, query) = octets.split_first_chunk::<LENGTH>()?;
+    let is_whole = usize::from(u16::from_be_bytes(*length)) == query.len();
+    (is_whole && query.starts_with(&[0, 0]) && !has_keepalive(query)).then_some(query)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocol_errors_are_detected() {
+        let query = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x1c\0\x01";
+        let framed = |query: &[u8]| [&(query.len() as u16).to_be_bytes()[..], query].concat();
+        assert_eq!(message(&framed(query)), Some(&query[..]));
+        let mut with_id = query.to_vec();
+        with_id[1] = 1;
+        let mut with_keepalive = query.to_vec();
+        with_keepalive[11] = 1;
+        with_keepalive.extend(b"\0\0\x29\x04\xd0\0\0\0\0\0\x04\0\x0b\0\0");
+        let two = [framed(query), framed(query)].concat();
+        for octets in [framed(&with_id), framed(&with_keepalive), two, vec![0], Vec::new()] {
+            assert_eq!(message(&octets), None, "{octets:?}");
+        }
+        assert_eq!(message(&framed(query)[..10]), None);
+    }
+}
