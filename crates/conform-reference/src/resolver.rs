@@ -278,7 +278,8 @@ impl Resolver {
         })
     }
 
-    /// Caches records of names that were not queried. Only a mutant uses this function.
+    /// Caches records of names that were not queried. Only a mutant (a deliberately faulty variant of the
+    /// server) uses this function.
     fn cache_unrelated_records(&self, key: &Key, reply: &Message) {
         for record in reply.answer.iter().filter(|record| record.owner != key.name) {
             let key = Key { name: record.owner.to_name(), qtype: record.rtype, ..key.clone() };

@@ -1,6 +1,6 @@
 //! Self-test: the Measurer queries AuthDNS without a DUT (RFC 8219 §9.2.1). A self-test shows the
-//! rate up to which the tester is reliable. Several self-tests compare the authoritative servers
-//! that act as AuthDNS.
+//! rate up to which the tester is reliable. To compare authoritative servers, a plan has one self-test
+//! for each of them.
 
 use std::time::Duration;
 

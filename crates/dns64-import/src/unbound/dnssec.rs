@@ -9,7 +9,7 @@ use crate::local_zones::{is_lan_reverse_zone, standard_local_zones};
 /// Keys with trust anchors.
 const ANCHORS: [&str; 4] =
     ["auto-trust-anchor-file", "trust-anchor", "trust-anchor-file", "trusted-keys-file"];
-/// DNSSEC keys that do not affect answers.
+/// Configuration keys of the validator that do not affect answers.
 const IDLE: &[&str] = &[
     "add-holddown",
     "del-holddown",

@@ -95,7 +95,7 @@ pub(super) enum State {
 
 /// State of a fetch with an answer that is being validated.
 pub(super) struct Validating {
-    /// The answer that completes the fetch if it is not bogus.
+    /// The answer that is being validated. It completes the fetch, unless the validation shows that it is bogus.
     pub(super) answer: Answer,
     /// The validation and the query that it needs, while it waits for the response.
     pub(super) waiting: Option<(ValidationTask, dnssec::Query)>,

@@ -186,8 +186,8 @@ impl fmt::Display for State {
     }
 }
 
-/// Returns the DNS64 prefix of the IPv6 address `address` if the IPv4 address `name` is embedded in this address (RFC
-/// 6052 §2.2).
+/// Returns the DNS64 prefix of `address` if this address embeds the IPv4 address of the test name, `name` (RFC 6052
+/// §2.2).
 fn prefix_of(address: IpAddr, name: Ipv4Addr) -> Option<Prefix> {
     let IpAddr::V6(address) = address else { return None };
     LENGTHS.into_iter().find_map(|len| {
