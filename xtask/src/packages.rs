@@ -12,7 +12,7 @@ use crate::process::find;
 
 /// Programs that tests and benchmarks need, each with its Debian package. A package counts as installed if its program
 /// is found.
-const PACKAGES: [(&str, &str); 45] = [
+const PACKAGES: [(&str, &str); 47] = [
     ("nsd", "nsd"),
     ("knotd", "knot"),
     ("kxdpgun", "knot-dnsutils"),
@@ -28,6 +28,8 @@ const PACKAGES: [(&str, &str); 45] = [
     ("dnstap-read", "bind9-dnsutils"),
     ("fstrm_capture", "fstrm-bin"),
     ("faketime", "faketime"),
+    ("curl", "curl"),
+    ("openssl", "openssl"),
     ("ip", "iproute2"),
     ("ethtool", "ethtool"),
     ("chromium", "chromium"),

@@ -8,6 +8,7 @@ mod conform;
 mod dns64d;
 mod dnssec;
 mod dnstap;
+mod encrypted;
 mod gate;
 mod harness;
 mod hosts;
@@ -59,7 +60,7 @@ fn all() -> impl Iterator<Item = &'static Test> {
     let short = short.chain(losses_auth::TESTS);
     let short = short.chain(xdp::TESTS).chain(tester::TESTS).chain(systemd::TESTS);
     let short = short.chain(clients::TESTS).chain(dns64d::TESTS).chain(dnstap::TESTS);
-    let short = short.chain(attack::TESTS).chain(shares::TESTS);
+    let short = short.chain(encrypted::TESTS).chain(attack::TESTS).chain(shares::TESTS);
     let short = short.chain(try_server::TESTS).chain(memory::TESTS);
     let short = short.chain(dnssec::TESTS).chain(rpl::TESTS);
     let rates = mlrsearch::TESTS.iter().chain(clients::RATES).chain(campaign::TESTS);

@@ -35,6 +35,10 @@ impl Settings {
             ));
         }
         warnings.extend(self.unusable_name_servers());
+        if self.config.ddr.name.is_some() && self.config.encrypted().next().is_none() {
+            let text = "no effect, because no listen address has a certificate";
+            warnings.push(format!("{}: {text}", location("ddr.name")));
+        }
         if let Some(net) = covers_all_clients(&self.clients).filter(|_| !self.is_local()) {
             let limits = self.config.limits;
             let mut text = format!(
