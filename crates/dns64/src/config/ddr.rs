@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::keys::Config;
 use super::listen::{ListenKeys, ListenTransport};
 use crate::name::LowerName;
 
@@ -28,14 +27,14 @@ const IPV4_HINT: u16 = 4;
 const IPV6_HINT: u16 = 6;
 const DOH_PATH: u16 = 7;
 
-impl Config {
-    /// Returns the addresses of this resolver as clients reach them.
-    pub(crate) fn resolver_addresses(&self) -> Vec<IpAddr> {
-        if !self.ddr.addresses.is_empty() {
-            return self.ddr.addresses.clone();
+impl DdrKeys {
+    /// Returns the addresses of the resolver as clients reach them. `listen` contains all listen addresses.
+    pub(super) fn addresses(&self, listen: &[ListenKeys]) -> Vec<IpAddr> {
+        if !self.addresses.is_empty() {
+            return self.addresses.clone();
         }
         let mut addresses = Vec::new();
-        for keys in self.encrypted() {
+        for keys in encrypted(listen) {
             let ip = keys.address.ip().to_canonical();
             if !ip.is_unspecified() && !ip.is_loopback() && !addresses.contains(&ip) {
                 addresses.push(ip);
@@ -48,13 +47,13 @@ impl Config {
     ///
     /// # Errors
     /// Returns the reason if the name of the resolver is not valid.
-    pub(super) fn designated_resolvers(&self) -> Result<Vec<Vec<u8>>, String> {
-        let Some(written) = &self.ddr.name else { return Ok(Vec::new()) };
+    pub(super) fn records(&self, listen: &[ListenKeys]) -> Result<Vec<Vec<u8>>, String> {
+        let Some(written) = &self.name else { return Ok(Vec::new()) };
         let name: LowerName =
             written.parse().map_err(|error| format!("name '{written}': {error}"))?;
-        let addresses = self.resolver_addresses();
+        let addresses = self.addresses(listen);
         let mut parameters = Vec::new();
-        for keys in self.encrypted() {
+        for keys in encrypted(listen) {
             let one = parameters_of(keys, &addresses);
             if !parameters.contains(&one) {
                 parameters.push(one);
@@ -66,11 +65,11 @@ impl Config {
         };
         Ok(records.map(data).collect())
     }
+}
 
-    /// Returns the listen addresses with a certificate.
-    pub(super) fn encrypted(&self) -> impl Iterator<Item = &ListenKeys> {
-        self.listen.iter().filter(|keys| keys.certificate().is_some())
-    }
+/// Returns the listen addresses with a certificate.
+pub(super) fn encrypted(listen: &[ListenKeys]) -> impl Iterator<Item = &ListenKeys> {
+    listen.iter().filter(|keys| keys.certificate().is_some())
 }
 
 /// Returns the SVCB parameters of a listen address (RFC 9461). Without the parameter `port`, the port is the default one.
@@ -121,7 +120,7 @@ mod tests {
         let text = format!("{text}\n[[upstream]]\naddress = '192.0.2.1'\n");
         let settings = Settings::from_text(&text, Path::new("test.toml"));
         let settings = settings.map_err(|error| error.to_string())?;
-        let data = settings.config.designated_resolvers()?;
+        let data = settings.config.ddr.records(&settings.config.listen)?;
         let text = |data: &Vec<u8>| {
             let mut parser = Parser::from_ref(&data[..]);
             Svcb::parse(&mut parser).unwrap().to_string()

@@ -2,6 +2,7 @@
 //! each key for users.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -135,6 +136,11 @@ impl Config {
     pub fn addresses(&self) -> impl Iterator<Item = ServiceAddr> {
         let plain = self.listen.iter().filter(|keys| keys.transport == ListenTransport::Udp);
         plain.map(|keys| keys.address)
+    }
+
+    /// Returns the addresses of this resolver as clients reach them.
+    pub(crate) fn resolver_addresses(&self) -> Vec<IpAddr> {
+        self.ddr.addresses(&self.listen)
     }
 
     /// Returns the prefixes in all lists of the configuration.

@@ -118,7 +118,7 @@ impl Policies {
         let zones = config.local.zones(config.cache.max_ttl);
         let mut zones =
             zones.map_err(|(key, reason)| BadPolicy::Path(format!("local.{key}"), reason))?;
-        let resolvers = config.designated_resolvers();
+        let resolvers = config.ddr.records(&config.listen);
         zones.resolvers = resolvers.map_err(|reason| BadPolicy::Path("ddr.name".into(), reason))?;
         let reverse = all_prefixes(layers);
         let forwards = config.forwards.iter().filter_map(|keys| keys.domain.get_ref().parse().ok());

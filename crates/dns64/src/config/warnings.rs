@@ -6,6 +6,7 @@ use std::path::Path;
 use ipnet::IpNet;
 use toml_faults::{line_at, line_of, strings};
 
+use super::ddr::encrypted;
 use super::error::RESOLV_CONF;
 use super::keys::{DomainKeys, ForwardKeys};
 use super::networks::NamedNetworks;
@@ -35,7 +36,7 @@ impl Settings {
             ));
         }
         warnings.extend(self.unusable_name_servers());
-        if self.config.ddr.name.is_some() && self.config.encrypted().next().is_none() {
+        if self.config.ddr.name.is_some() && encrypted(&self.config.listen).next().is_none() {
             let text = "no effect, because no listen address has a certificate";
             warnings.push(format!("{}: {text}", location("ddr.name")));
         }

@@ -15,9 +15,8 @@ use tokio::time::timeout;
 
 use super::panics::{PanicBudget, TooMany};
 use super::shared::Shared;
-use super::streams::ClientStreams;
+use super::streams::{ClientStreams, ConnectionThread};
 use crate::guard::Tasks;
-use crate::metrics::{Metrics, WorkerMetrics};
 use crate::transport::connections::Connections;
 
 /// Interval at which the thread checks whether the workers have ended.
@@ -27,25 +26,6 @@ const STOP_CHECK: Duration = Duration::from_millis(50);
 const HEARD: Duration = Duration::from_millis(5);
 /// Time for which a stopping server waits for clients to receive their last replies.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The two threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConnectionThread {
-    /// TCP, upstreams, metrics listener and control socket.
-    Tcp,
-    /// TLS, HTTPS and QUIC.
-    Encrypted,
-}
-
-impl ConnectionThread {
-    /// Returns the counters of this thread.
-    pub(super) fn counters(self, metrics: &Metrics) -> &WorkerMetrics {
-        match self {
-            ConnectionThread::Tcp => metrics.tcp(),
-            ConnectionThread::Encrypted => metrics.encrypted(),
-        }
-    }
-}
 
 /// Runs a thread until the server stops. `begin` starts its tasks. The value that `begin` returns is dropped at the end of
 /// the thread. `is_closed` is set when the thread has stopped accepting queries.

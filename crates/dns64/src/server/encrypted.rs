@@ -9,10 +9,11 @@ use std::time::Duration;
 use net::socket::{ListenError, listen_tcp, listen_udp};
 use quinn::{EndpointConfig, TokioRuntime};
 
-use super::connection_thread::{self, ConnectionThread};
+use super::activated::Activated;
+use super::connection_thread;
+use super::error::ServerError;
 use super::shared::Shared;
-use super::streams::{ClientStreams, Protocol, connection_limits};
-use super::{Activated, ServerError};
+use super::streams::{ClientStreams, ConnectionThread, Protocol, connection_limits};
 use crate::config::{ListenKeys, ListenTransport, Settings};
 use crate::metrics::Count;
 use crate::transport::Transport;

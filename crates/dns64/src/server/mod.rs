@@ -5,10 +5,12 @@
 //!             sockets    (drop root, confine)     threads
 //! ```
 
+mod activated;
 mod admission;
 mod connection_thread;
 mod control;
 mod encrypted;
+mod error;
 mod explain;
 mod frontend;
 mod inbox;
@@ -29,9 +31,8 @@ mod worker;
 mod xdp;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -44,7 +45,6 @@ use net::affinity::pin_to;
 use net::clock;
 use net::router::RouterSocket;
 use net::socket::{Endpoint, ListenError, listen_udp_and_tcp};
-use nix::sys::socket::{getsockopt, sockopt};
 use tokio::sync::mpsc::unbounded_channel;
 use units::CpuId;
 
@@ -63,9 +63,10 @@ use crate::resolver::outside::ValidationTask;
 use crate::resolver::question_claims::QuestionClaims;
 use crate::transport::Transport;
 use crate::transport::backlog::Backlogs;
-use crate::transport::certificate::BadCertificate;
+pub use activated::Activated;
 pub(crate) use control::ReloadRequest;
 use encrypted::EncryptedSockets;
+pub use error::ServerError;
 use inbox::{Inbox, WorkerMessage};
 use shared::{Loaded, Shared};
 use tcp::Sockets;
@@ -80,81 +81,6 @@ pub(crate) use xdp::xdp_faults;
 const CLIENT_BUFFER: usize = 8 << 20;
 /// Interval at which [`RunningServer::stop`] checks whether the connection threads have stopped accepting queries.
 const CLOSING: Duration = Duration::from_millis(1);
-
-/// Errors that occur while the server opens its sockets or starts its threads.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServerError {
-    /// An address cannot be bound.
-    #[error("cannot serve {address} {source}")]
-    Listen {
-        /// Address and port that cannot be bound.
-        address: ServiceAddr,
-        /// Transport, and error returned by the system call.
-        source: ListenError,
-    },
-    /// AF_XDP cannot be used on an interface.
-    #[error("cannot use AF_XDP (xdp = true): {0}")]
-    Xdp(#[from] XdpSetupError),
-    /// The address of the metrics listener cannot be bound.
-    #[error("cannot serve metrics at {address}: {source}")]
-    ListenMetrics {
-        /// Address and port that cannot be bound.
-        address: ServiceAddr,
-        /// Error returned by the system call.
-        source: io::Error,
-    },
-    /// Router advertisements cannot be received on an interface.
-    #[error("cannot receive router advertisements on {interface}: {source}")]
-    Advertisements {
-        /// Name of the interface.
-        interface: String,
-        /// Error returned by the system call.
-        source: io::Error,
-    },
-    /// The control socket cannot be created.
-    #[error("cannot create the control socket {}: {source}", .path.display())]
-    Control {
-        /// Path of the control socket.
-        path: PathBuf,
-        /// Error returned by the system call.
-        source: io::Error,
-    },
-    /// The query log cannot be opened.
-    #[error("cannot write the query log {}: {source}", .file.display())]
-    QueryLog {
-        /// Path of the query log.
-        file: PathBuf,
-        /// Error returned by the system call.
-        source: io::Error,
-    },
-    /// A certificate cannot be used.
-    #[error(transparent)]
-    Certificate(#[from] BadCertificate),
-    /// The TLS library rejects the settings of an encrypted transport.
-    #[error("cannot use TLS: {0}")]
-    Tls(#[from] rustls::Error),
-    /// The TLS library does not support QUIC.
-    #[error("cannot use QUIC: {0}")]
-    Quic(#[from] quinn::crypto::rustls::NoInitialCipherSuite),
-    /// No address is configured.
-    #[error("nothing to serve: `listen` has no address, and systemd passed no socket")]
-    NoAddress,
-    /// A reload adds an interface to the table `[discovery]`. Receiving advertisements on this interface needs
-    /// privileges that were dropped at startup.
-    #[error(
-        "[discovery] interfaces has a new interface {0}, which needs privileges that were dropped: restart"
-    )]
-    TooLate(String),
-    /// A thread, or a resource that it needs, could not be created.
-    #[error("cannot start {what}: {source}")]
-    Start {
-        /// Name of the thread or resource that could not be created, for the error message.
-        what: &'static str,
-        /// Error returned by the system call.
-        source: io::Error,
-    },
-}
 
 /// A server that has opened its sockets, but has not started its threads. Privileges are dropped in
 /// this state.
@@ -181,42 +107,6 @@ pub struct BoundServer {
     routers: Vec<RouterSocket>,
     addresses: Vec<SocketAddr>,
     metrics_address: Option<SocketAddr>,
-}
-
-/// Sockets passed by systemd (socket activation).
-#[derive(Debug, Default)]
-pub struct Activated {
-    /// Bound UDP sockets.
-    pub udp: Vec<UdpSocket>,
-    /// Listening TCP sockets.
-    pub tcp: Vec<TcpListener>,
-}
-
-impl Activated {
-    /// True if systemd passed no sockets.
-    pub fn is_empty(&self) -> bool {
-        self.udp.is_empty() && self.tcp.is_empty()
-    }
-
-    /// Returns the addresses at which the sockets receive queries. For a socket bound to all addresses of both
-    /// families, one address of each family is returned.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        let udp = self.udp.iter().map(|socket| served(socket, &socket.local_addr()));
-        let tcp = self.tcp.iter().map(|socket| served(socket, &socket.local_addr()));
-        let mut all: Vec<SocketAddr> = udp.chain(tcp).flatten().flatten().collect();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-}
-
-/// Returns the addresses at which a socket bound to `address` receives queries.
-fn served(socket: &impl AsFd, address: &io::Result<SocketAddr>) -> [Option<SocketAddr>; 2] {
-    let Ok(address) = address else { return [None, None] };
-    let is_for_both = address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED)
-        && getsockopt(socket, sockopt::Ipv6V6Only).is_ok_and(|only_ipv6| !only_ipv6);
-    let too = is_for_both.then(|| SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port()));
-    [Some(*address), too]
 }
 
 /// Binds the addresses in the settings, or adopts the sockets that systemd passed.

@@ -17,7 +17,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::connection_thread::ConnectionThread;
 use super::inbox::WorkerMessage;
 use super::panics::cost_of;
 use super::shared::Shared;
@@ -25,7 +24,7 @@ use crate::client::query::describe;
 use crate::client::reply::write_servfail;
 use crate::config::Settings;
 use crate::guard::{Tasks, catch};
-use crate::metrics::{Count, WorkerMetrics};
+use crate::metrics::{Count, Metrics, WorkerMetrics};
 use crate::transport::Transport;
 use crate::transport::backlog::ToStream;
 use crate::transport::client::{Client, StreamClient};
@@ -54,6 +53,25 @@ impl Protocol {
             Protocol::Tcp => Transport::Tcp,
             Protocol::Tls(_) => Transport::Tls,
             Protocol::Https(..) => Transport::Https,
+        }
+    }
+}
+
+/// The two threads for connections of clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConnectionThread {
+    /// TCP, upstreams, metrics listener and control socket.
+    Tcp,
+    /// TLS, HTTPS and QUIC.
+    Encrypted,
+}
+
+impl ConnectionThread {
+    /// Returns the counters of this thread.
+    pub(super) fn counters(self, metrics: &Metrics) -> &WorkerMetrics {
+        match self {
+            ConnectionThread::Tcp => metrics.tcp(),
+            ConnectionThread::Encrypted => metrics.encrypted(),
         }
     }
 }

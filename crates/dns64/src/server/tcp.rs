@@ -12,14 +12,14 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::connection_thread::{self, ConnectionThread};
+use super::connection_thread;
 use super::control::{self, Context, OnReload};
 use super::inbox::WorkerMessage;
 use super::network::message;
 use super::prefixes;
 use super::shared::Shared;
 use super::signatures;
-use super::streams::Protocol;
+use super::streams::{ConnectionThread, Protocol};
 use crate::control::socket::{ControlSocket, SocketFile};
 use crate::guard::Tasks;
 use crate::metrics;
