@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use crate::config::{Settings, VALIDATOR_OCTETS};
+use crate::config::{ListenKeys, ListenTransport, Settings, VALIDATOR_OCTETS};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -36,6 +36,8 @@ const OTHER_THREADS: u64 = 5;
 const QUERY: u64 = KIB;
 /// Memory of a TCP connection with a stalled client, in octets.
 const CONNECTION: u64 = 320 * KIB;
+/// Memory of a TLS, HTTPS or QUIC connection with a stalled client, in octets: buffers, and incomplete queries.
+const ENCRYPTED_CONNECTION: u64 = 512 * KIB;
 /// Memory for waiting replies on all TCP connections together, in octets. The memory of each TCP connection is counted
 /// separately.
 const REPLIES: u64 = 64 * MIB;
@@ -148,7 +150,12 @@ fn most_cache(settings: &Settings, limit: &MemoryLimit) -> Result<u64, Insuffici
         }
     };
     let in_flight = workers * config.limits.in_flight as u64 * QUERY;
-    let others = in_flight + config.limits.tcp_connections as u64 * CONNECTION + REPLIES;
+    let is_plain = |keys: &ListenKeys| keys.transport == ListenTransport::Udp;
+    let connection = match config.listen.iter().all(is_plain) {
+        true => CONNECTION,
+        false => CONNECTION + ENCRYPTED_CONNECTION,
+    };
+    let others = in_flight + config.limits.tcp_connections as u64 * connection + REPLIES;
     let least = LEAST_CACHE.min(config.cache.mebibytes.saturating_mul(MIB));
     let room = limit.octets.saturating_sub(base);
     if room < 2 * least || limit.octets < base {

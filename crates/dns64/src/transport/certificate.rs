@@ -22,7 +22,7 @@ use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, RootCertStore};
 
-/// Permission bits that let other users than the owner and the group read the key, or let others than the owner write it.
+/// Permission bits of a key that others than the owner and the group can read, or others than the owner can write.
 const OPEN_KEY: u32 = 0o026;
 
 /// Paths of a certificate and its private key, both in PEM format.
@@ -89,7 +89,7 @@ impl CertificateFiles {
         })
     }
 
-    /// Returns a warning if users who must not know the private key can read or replace it.
+    /// Returns a warning if other users can read or replace the private key.
     pub(crate) fn open_key(&self) -> Option<String> {
         let mode = std::fs::metadata(&self.key).ok()?.permissions().mode();
         (mode & OPEN_KEY != 0).then(|| {

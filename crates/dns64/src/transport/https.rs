@@ -32,6 +32,7 @@ use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
 use wire::view::{Message, rtype};
 
+use super::LONGEST_QUERY;
 use super::backlog::{Backlogs, ConnectionBacklog, ToStream};
 use super::connections::Activity;
 use super::stream::{ConnectionEnd, ConnectionLimits};
@@ -188,7 +189,7 @@ where
             if request.headers().get(CONTENT_TYPE).is_none_or(|found| found != DNS_MESSAGE) {
                 return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
             }
-            let body = Limited::new(request.into_body(), usize::from(u16::MAX)).collect().await;
+            let body = Limited::new(request.into_body(), LONGEST_QUERY).collect().await;
             body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?.to_bytes().into()
         }
         _ => return Err(StatusCode::METHOD_NOT_ALLOWED),

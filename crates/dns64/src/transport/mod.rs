@@ -26,6 +26,10 @@ use std::fmt;
 
 use wire::edns::{LEAST_PAYLOAD, UDP_PAYLOAD};
 
+/// Maximum length of a query over HTTPS or QUIC, in octets. It is small, because all queries of a connection can be
+/// incomplete at the same time.
+const LONGEST_QUERY: usize = 4_096;
+
 /// Transport protocol of a client query and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {

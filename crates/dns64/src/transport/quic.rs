@@ -12,6 +12,7 @@ use quinn::{
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::LONGEST_QUERY;
 use super::backlog::{Backlogs, ConnectionBacklog, ToStream};
 use super::connections::Activity;
 use super::stream::{ConnectionEnd, ConnectionLimits};
@@ -27,13 +28,16 @@ const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
 /// Length of the length field before each message, in octets.
 const LENGTH: usize = 2;
 /// Maximum length of a query with its length field, in octets.
-const LONGEST: usize = LENGTH + u16::MAX as usize;
+const LONGEST: usize = LENGTH + LONGEST_QUERY;
 /// Octets of one connection that may be sent before they are acknowledged.
 const SEND_WINDOW: u64 = 256 << 10;
 /// Interval between checks whether the queries in progress have been answered.
 const IDLE_CHECK: Duration = Duration::from_millis(5);
 /// Maximum number of connections whose handshake has not begun yet.
 const WAITING: usize = 1_024;
+/// Octets of all these connections that are kept until the handshake begins, and octets of one of them.
+const WAITING_OCTETS: u64 = 4 << 20;
+const WAITING_OCTETS_EACH: u64 = 16 << 10;
 
 /// Returns the QUIC settings for these TLS settings.
 ///
@@ -54,7 +58,11 @@ pub(crate) fn settings(
         .send_window(SEND_WINDOW)
         .datagram_receive_buffer_size(None);
     let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
-    config.transport_config(Arc::new(transport)).max_incoming(WAITING);
+    config
+        .transport_config(Arc::new(transport))
+        .max_incoming(WAITING)
+        .incoming_buffer_size(WAITING_OCTETS_EACH)
+        .incoming_buffer_size_total(WAITING_OCTETS);
     Ok(config)
 }
 

@@ -9,7 +9,6 @@
 //!
 //! No query is read while too many octets of replies are waiting ([`super::backlog`]).
 
-use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -129,7 +128,8 @@ async fn write_replies(
         () = write_each(&mut writer, replies, &reply_written, patience) => ConnectionEnd::Usual,
     };
     drop(backlog);
-    let _: io::Result<()> = tokio::io::AsyncWriteExt::shutdown(&mut writer).await;
+    // Over TLS, the last record must be written, for which a blocked client leaves no room.
+    let _ = timeout(patience, tokio::io::AsyncWriteExt::shutdown(&mut writer)).await;
     end
 }
 
@@ -219,7 +219,7 @@ mod tests {
             self.asked.borrow()[number].1.send(reply.to_vec()).unwrap();
         }
 
-        async fn read(&mut self) -> io::Result<Vec<u8>> {
+        async fn read(&mut self) -> std::io::Result<Vec<u8>> {
             read_message(&mut self.client, SOON).await
         }
     }
