@@ -42,7 +42,7 @@ impl Backlogs {
     }
 }
 
-/// The waiting replies of one connection. The connection may have several queues, whose octets are counted together.
+/// The waiting replies of one connection. If the connection has several queues, their octets are counted together.
 #[derive(Clone)]
 pub(crate) struct ConnectionBacklog {
     counter: Arc<Counter>,

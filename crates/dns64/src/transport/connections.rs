@@ -230,7 +230,7 @@ impl Activity {
     }
 }
 
-/// A query of a connection, whose reply has not been written yet.
+/// A query without a written reply, on a connection.
 pub(super) struct QueryInProgress {
     activity: Rc<Activity>,
 }

@@ -33,7 +33,7 @@ const LONGEST: usize = LENGTH + LONGEST_QUERY;
 const SEND_WINDOW: u64 = 256 << 10;
 /// Interval between checks whether the queries in progress have been answered.
 const IDLE_CHECK: Duration = Duration::from_millis(5);
-/// Maximum number of connections whose handshake has not begun yet.
+/// Maximum number of connections that wait for the beginning of their handshake.
 const WAITING: usize = 1_024;
 /// Octets of all these connections that are kept until the handshake begins, and octets of one of them.
 const WAITING_OCTETS: u64 = 4 << 20;
