@@ -30,11 +30,16 @@ const DOH_PATH: u16 = 7;
 impl DdrKeys {
     /// Returns the addresses of the resolver as clients reach them. `listen` contains all listen addresses.
     pub(super) fn addresses(&self, listen: &[ListenKeys]) -> Vec<IpAddr> {
+        self.addresses_of(encrypted(listen))
+    }
+
+    /// Returns the configured addresses. Without them, returns the addresses of these entries of `listen`.
+    fn addresses_of<'a>(&self, listen: impl Iterator<Item = &'a ListenKeys>) -> Vec<IpAddr> {
         if !self.addresses.is_empty() {
             return self.addresses.clone();
         }
         let mut addresses = Vec::new();
-        for keys in encrypted(listen) {
+        for keys in listen {
             let ip = keys.address.ip().to_canonical();
             if !ip.is_unspecified() && !ip.is_loopback() && !addresses.contains(&ip) {
                 addresses.push(ip);
@@ -51,10 +56,12 @@ impl DdrKeys {
         let Some(written) = &self.name else { return Ok(Vec::new()) };
         let name: LowerName =
             written.parse().map_err(|error| format!("name '{written}': {error}"))?;
-        let addresses = self.addresses(listen);
         let mut parameters = Vec::new();
         for keys in encrypted(listen) {
-            let one = parameters_of(keys, &addresses);
+            let service =
+                |keys: &ListenKeys| (keys.transport, keys.address.port(), keys.path().to_owned());
+            let same = encrypted(listen).filter(|other| service(other) == service(keys));
+            let one = parameters_of(keys, &self.addresses_of(same));
             if !parameters.contains(&one) {
                 parameters.push(one);
             }
@@ -142,13 +149,12 @@ listen = [
     #[test]
     fn one_record_per_transport() {
         let found = records(&format!("{LISTEN}[ddr]\nname = 'dns64.example'")).unwrap();
-        let hints = "ipv4hint=192.0.2.53 ipv6hint=2001:db8::53";
         assert_eq!(
             found,
             [
-                format!("1 dns64.example. alpn=dot {hints}"),
-                format!("2 dns64.example. alpn=h2 {hints} dohpath=/q{{?dns}}"),
-                format!("3 dns64.example. alpn=doq port=8853 {hints}"),
+                "1 dns64.example. alpn=dot ipv4hint=192.0.2.53 ipv6hint=2001:db8::53",
+                "2 dns64.example. alpn=h2 ipv6hint=2001:db8::53 dohpath=/q{?dns}",
+                "3 dns64.example. alpn=doq port=8853",
             ]
         );
         let other = format!("{LISTEN}[ddr]\nname = 'dns64.example'\naddresses = ['2001:db8::1']");

@@ -136,10 +136,9 @@ counters! {
         HandshakeFailed "failed",
         HandshakeTimeout "timeout",
     }
-    "quic_retries", "QUIC connections that had to prove their address because many connections were open", "" {
+    "quic_retries", "QUIC connections that had to prove their address because they, or all clients, had many connections", "" {
         QuicRetry "",
     }
-    "quic_migrations", "Changes of the address of a QUIC client", "" { QuicMigrated "", }
     "certificates", "Certificates that were read again; rejected: the old certificate stays in use", "result" {
         CertificateRenewed "renewed",
         CertificateRejected "rejected",

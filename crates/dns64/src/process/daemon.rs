@@ -22,6 +22,9 @@ use nix::unistd::Pid;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::certificate_check::CertificateCheck;
 use super::commands::{self, ControlOptions, RejectedRequest};
@@ -497,10 +500,12 @@ fn start_log(keys: LogKeys, log: Arc<Log>) {
         .log_internal_errors(false)
         .with_target(false);
     let subscriber = subscriber.with_ansi(colours);
+    // Libraries log only errors, because clients could otherwise fill the log.
+    let filter = Targets::new().with_default(tracing::Level::ERROR).with_target("dns64", level);
     // A program that includes dns64d as a library may already have a logger.
     let _ = match keys.format {
-        LogFormat::Text => subscriber.try_init(),
-        LogFormat::Json => subscriber.json().try_init(),
+        LogFormat::Text => subscriber.finish().with(filter).try_init(),
+        LogFormat::Json => subscriber.json().finish().with(filter).try_init(),
     };
 }
 

@@ -179,8 +179,10 @@ fn confine_files(needed: NeededFiles<'_>) -> Result<bool, HardenError> {
     let readable = needed.config.into_iter().chain(needed.trust_anchors).flat_map(|file| {
         [folder(file), folder(&file.canonicalize().unwrap_or_else(|_| file.into()))]
     });
-    // The files of a certificate are often links, for example those of certbot.
-    let certificates = needed.certificates.iter().flat_map(|file| folders_on_the_way(file));
+    // The files of a certificate, and the folders in their paths, are often links, for example those of certbot.
+    let paths = needed.certificates.iter().flat_map(|file| file.ancestors());
+    let links = paths.filter(|path| path.is_symlink() || path.is_file());
+    let certificates = links.flat_map(folders_on_the_way);
     // Other programs replace resolv.conf. The new file may be a link into a different folder, which
     // may not exist yet.
     let resolv_conf = needed.resolv_conf.into_iter().flat_map(|file| {

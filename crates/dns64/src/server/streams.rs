@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn::{Endpoint, Incoming};
+use quinn::{Connection, Endpoint, Incoming, ZeroRttAccepted};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -175,9 +175,8 @@ impl ClientStreams {
         let transport = protocol.transport();
         let limits = connection_limits(&self.shared.settings.load());
         let (activity, stopping) = (slot.activity(), self.stopping.clone());
-        let hand_on = self.distribute(transport, limits);
-        let hand_on = move |bytes, reply| hand_on(ip, bytes, reply);
-        let backlogs = &self.shared.backlogs;
+        let hand_on = self.distribute(transport, ip, limits);
+        let (backlogs, tasks) = (&self.shared.backlogs, &self.tasks);
         let displaced = slot.activity();
         let handshake = async |config, stream| {
             tokio::select! {
@@ -197,14 +196,15 @@ impl ClientStreams {
             },
             Protocol::Https(Some(config), path) => match handshake(config, stream).await {
                 Ok(stream) => {
-                    let requests = https::Requests::new(path, backlogs, activity, hand_on);
-                    https::serve(stream, Versions::Http2, limits, requests, stopping).await
+                    let requests =
+                        https::Requests::new(path, backlogs, activity, limits.idle, hand_on);
+                    https::serve(stream, Versions::Http2, limits, requests, tasks, stopping).await
                 }
                 Err(end) => end,
             },
             Protocol::Https(None, path) => {
-                let requests = https::Requests::new(path, backlogs, activity, hand_on);
-                https::serve(stream, Versions::Any, limits, requests, stopping).await
+                let requests = https::Requests::new(path, backlogs, activity, limits.idle, hand_on);
+                https::serve(stream, Versions::Any, limits, requests, tasks, stopping).await
             }
         };
         self.count_end(end);
@@ -236,8 +236,9 @@ impl ClientStreams {
         }
     }
 
-    /// Accepts QUIC connections until the server stops. If many connections are open, a client must first prove its address
-    /// (RFC 9000 §8.1). Connections with forged addresses can therefore not displace others.
+    /// Accepts QUIC connections until the server stops. If the client, or all clients together, have many connections, the
+    /// client must first prove its address (RFC 9000 §8.1). Connections with forged addresses can therefore neither displace
+    /// the connections of others nor use up their share.
     async fn accept_quic(mut self, endpoint: Endpoint) {
         loop {
             let accepted = tokio::select! {
@@ -245,66 +246,84 @@ impl ClientStreams {
                 _ = self.stopping.wait_for(|stopping| *stopping) => break,
             };
             let Some(incoming) = accepted else { break };
-            let limit = self.shared.settings.load().config.limits.tcp_connections;
-            let is_crowded = self.connections.len() >= limit.div_ceil(2);
+            let ip = incoming.remote_address().ip().to_canonical();
+            let limits = self.shared.settings.load().config.limits;
+            let is_crowded = self.connections.len() >= limits.tcp_connections.div_ceil(2)
+                || self.connections.held_by(ip) >= limits.tcp_per_client.div_ceil(4);
             if is_crowded && incoming.may_retry() && !incoming.remote_address_validated() {
                 self.metrics().count(Count::QuicRetry);
                 // `retry` fails only for a validated address.
                 let _ = incoming.retry();
                 continue;
             }
-            let ip = incoming.remote_address().ip().to_canonical();
             let Some(slot) = self.admit(ip).await else {
                 incoming.refuse();
                 continue;
             };
             let streams = self.clone();
             self.tasks.spawn(move || format!("a connection of {ip}"), async move {
-                streams.serve_quic(incoming, slot).await;
+                streams.serve_quic(incoming, ip, slot).await;
             });
         }
     }
 
-    /// Serves a QUIC connection until it ends. Queries may arrive before the end of the handshake.
-    async fn serve_quic(&self, incoming: Incoming, slot: ConnectionSlot) {
+    /// Serves a QUIC connection until it ends. If the client has proved its address with a token, queries are answered before
+    /// the end of the handshake (early data).
+    async fn serve_quic(&self, incoming: Incoming, ip: IpAddr, slot: ConnectionSlot) {
+        let is_proven = incoming.remote_address_validated();
         let begun = incoming.accept().ok().and_then(|connecting| connecting.into_0rtt().ok());
         let Some((connection, established)) = begun else {
             return self.metrics().count(Count::HandshakeFailed);
         };
-        let (streams, begun) = (self.clone(), connection.clone());
-        self.tasks.spawn(|| "a QUIC handshake".to_owned(), async move {
-            let in_time = timeout(HANDSHAKE_LIMIT, established).await.is_ok();
-            streams.metrics().count(match (in_time, begun.close_reason()) {
-                (false, _) => Count::HandshakeTimeout,
-                (true, None) => Count::HandshakeQuic,
-                (true, Some(reason)) => {
-                    tracing::debug!("QUIC handshake failed: {reason}");
-                    Count::HandshakeFailed
-                }
-            });
-            if !in_time {
-                begun.close(quic::NO_ERROR, b"handshake took too long");
+        let limits = connection_limits(&self.shared.settings.load());
+        let hand_on = self.distribute(Transport::Quic, ip, limits);
+        let activity = slot.activity();
+        let queries = quic::Queries::new(
+            connection.clone(),
+            &self.shared.backlogs,
+            activity,
+            limits,
+            hand_on,
+        );
+        let serve = quic::serve(queries, &self.tasks, self.stopping.clone());
+        let handshake = self.finish_handshake(&connection, established);
+        if is_proven {
+            let (end, ()) = tokio::join!(serve, handshake);
+            self.count_end(end);
+        } else {
+            handshake.await;
+            self.count_end(serve.await);
+        }
+        drop(slot);
+    }
+
+    /// Waits for the end of a QUIC handshake, and counts its result.
+    async fn finish_handshake(&self, connection: &Connection, established: ZeroRttAccepted) {
+        let in_time = timeout(HANDSHAKE_LIMIT, established).await.is_ok();
+        self.metrics().count(match (in_time, connection.close_reason()) {
+            (false, _) => Count::HandshakeTimeout,
+            (true, None) => Count::HandshakeQuic,
+            (true, Some(reason)) => {
+                tracing::debug!("QUIC handshake failed: {reason}");
+                Count::HandshakeFailed
             }
         });
-        let limits = connection_limits(&self.shared.settings.load());
-        let hand_on = self.distribute(Transport::Quic, limits);
-        let queries =
-            quic::Queries::new(connection, &self.shared.backlogs, slot.activity(), limits, hand_on);
-        let migrated = || self.metrics().count(Count::QuicMigrated);
-        self.count_end(quic::serve(queries, &self.tasks, self.stopping.clone(), migrated).await);
-        drop(slot);
+        if !in_time {
+            connection.close(quic::NO_ERROR, b"handshake took too long");
+        }
     }
 
     /// Returns the function that passes the queries of a connection to the workers round robin.
     fn distribute(
         &self,
         transport: Transport,
+        ip: IpAddr,
         limits: ConnectionLimits,
-    ) -> impl Fn(IpAddr, Vec<u8>, ToStream) + use<> {
+    ) -> impl Fn(Vec<u8>, ToStream) + use<> {
         let streams = self.clone();
         let workers = streams.shared.worker_inboxes.len();
         let worker = Cell::new(rand::random_range(0..workers));
-        move |ip, bytes, reply| {
+        move |bytes, reply| {
             worker.set((worker.get() + 1) % workers);
             let options = StreamOptions::requested_by(&bytes, transport, limits.idle);
             streams.hand_on(worker.get(), bytes, &StreamClient { transport, options, ip, reply });

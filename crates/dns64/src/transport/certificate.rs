@@ -181,6 +181,8 @@ impl fmt::Display for Date {
 #[derive(Debug)]
 pub(crate) struct Certificate {
     files: CertificateFiles,
+    /// Identity of the files before they were first read.
+    first: [Option<FileIdentity>; 2],
     current: ArcSwap<CertifiedKey>,
 }
 
@@ -190,8 +192,9 @@ impl Certificate {
     /// # Errors
     /// Returns the errors of [`CertificateFiles::load`].
     pub(crate) fn load(files: CertificateFiles) -> Result<Certificate, BadCertificate> {
+        let first = files.identity();
         let current = ArcSwap::from_pointee(files.load()?);
-        Ok(Certificate { files, current })
+        Ok(Certificate { files, first, current })
     }
 
     /// Returns the paths of the files.
@@ -215,6 +218,8 @@ pub(crate) struct CertificateWatch {
     /// Identity of the files at the last check. Files that have just changed are read at the next check, because
     /// certificate and key are usually replaced one after the other.
     seen: [Option<FileIdentity>; 2],
+    /// Last error in reading the files, which is reported once. Empty after a success.
+    error: String,
 }
 
 /// Result of a check for changed files.
@@ -229,10 +234,10 @@ pub(crate) enum Renewal {
 }
 
 impl CertificateWatch {
-    /// Starts to watch the files of a certificate that has just been read.
+    /// Starts to watch the files of a certificate.
     pub(crate) fn new(certificate: Arc<Certificate>) -> CertificateWatch {
-        let read = certificate.files.identity();
-        CertificateWatch { certificate, read, seen: read }
+        let read = certificate.first;
+        CertificateWatch { certificate, read, seen: read, error: String::new() }
     }
 
     /// Returns the paths of the files.
@@ -248,14 +253,22 @@ impl CertificateWatch {
         if !is_forced && (now == self.read || !is_stable) {
             return Renewal::Unchanged;
         }
-        self.read = now;
-        match self.certificate.files.load() {
+        let loaded = self.certificate.files.load();
+        // After an error of a system call, the files are read again at the next check.
+        if !matches!(loaded, Err(BadCertificate::Read { .. })) {
+            self.read = now;
+        }
+        match loaded {
             Ok(certificate) => {
+                self.error.clear();
                 let old = self.certificate.current.swap(Arc::new(certificate));
                 let is_same = old.cert == self.certificate.current.load().cert;
                 if is_same { Renewal::Unchanged } else { Renewal::Renewed }
             }
-            Err(error) => Renewal::Rejected(error),
+            Err(error) => {
+                let before = std::mem::replace(&mut self.error, error.to_string());
+                if before == self.error { Renewal::Unchanged } else { Renewal::Rejected(error) }
+            }
         }
     }
 }

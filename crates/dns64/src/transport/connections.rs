@@ -82,6 +82,11 @@ impl Connections {
         self.open.borrow().connections.len()
     }
 
+    /// Returns the number of open connections of a client.
+    pub(crate) fn held_by(&self, ip: IpAddr) -> usize {
+        self.open.borrow().held_by(ClientId::from_address(ip))
+    }
+
     /// True if no connection is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.borrow().connections.is_empty()

@@ -35,7 +35,9 @@ pub(crate) async fn write_message(
     let mut framed = Vec::with_capacity(2 + message.len());
     framed.extend(len.to_be_bytes());
     framed.extend(message);
-    writer.write_all(&framed).await
+    writer.write_all(&framed).await?;
+    // Over TLS, a part of the message may still be in the buffer of the TLS library.
+    writer.flush().await
 }
 
 #[cfg(test)]
@@ -56,6 +58,16 @@ mod tests {
             }
             let too_long = write_message(&mut near, &[0; 65_536]).await.unwrap_err();
             assert_eq!(too_long.kind(), io::ErrorKind::InvalidData);
+        });
+    }
+
+    #[test]
+    fn no_message_stays_in_a_buffer() {
+        on_a_stream(async {
+            let (near, mut far) = tokio::io::duplex(64);
+            let mut near = tokio::io::BufWriter::new(near);
+            write_message(&mut near, b"one").await.unwrap();
+            assert_eq!(read_message(&mut far, Duration::from_secs(30)).await.unwrap(), b"one");
         });
     }
 

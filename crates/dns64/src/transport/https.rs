@@ -11,6 +11,7 @@ use std::error::Error;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
@@ -26,7 +27,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::task::spawn_local;
 use tokio::time::timeout;
 use wire::rcode::Rcode;
 use wire::template::HEADER_LEN;
@@ -37,6 +37,7 @@ use super::backlog::{Backlogs, ConnectionBacklog, ToStream};
 use super::connections::Activity;
 use super::stream::{ConnectionEnd, ConnectionLimits};
 use super::tls::HANDSHAKE_LIMIT;
+use crate::guard::Tasks;
 
 /// Media type of DNS messages (RFC 8484 §6).
 const DNS_MESSAGE: &str = "application/dns-message";
@@ -63,6 +64,8 @@ pub(crate) struct Requests<F> {
     path: Arc<str>,
     backlog: ConnectionBacklog,
     activity: Rc<Activity>,
+    /// Time limit for an incomplete request.
+    patience: Duration,
     hand_on: F,
 }
 
@@ -75,13 +78,14 @@ pub(crate) async fn serve<S, F>(
     versions: Versions,
     limits: ConnectionLimits,
     requests: Requests<F>,
+    tasks: &Tasks,
     mut stopping: watch::Receiver<bool>,
 ) -> ConnectionEnd
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
     F: Fn(Vec<u8>, ToStream) + 'static,
 {
-    let mut builder = Builder::new(LocalTasks);
+    let mut builder = Builder::new(RequestTasks(tasks.clone()));
     if versions == Versions::Http2 {
         builder = builder.http2_only();
     }
@@ -124,15 +128,16 @@ impl<F> Requests<F> {
         path: Arc<str>,
         backlogs: &Backlogs,
         activity: Rc<Activity>,
+        patience: Duration,
         hand_on: F,
     ) -> Requests<F> {
-        Requests { path, backlog: backlogs.multiplexed(), activity, hand_on }
+        Requests { path, backlog: backlogs.multiplexed(), activity, patience, hand_on }
     }
 }
 
 impl<F: Fn(Vec<u8>, ToStream)> Requests<F> {
     async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let query = match read_query(request, &self.path).await {
+        let query = match read_query(request, &self.path, self.patience).await {
             Ok(query) => query,
             Err(status) => return refusal(status),
         };
@@ -165,37 +170,48 @@ fn refusal(status: StatusCode) -> Response<Full<Bytes>> {
     response
 }
 
-/// Returns the DNS query in a request (RFC 8484 §4.1), or the status code for a request without one.
-async fn read_query<B>(request: Request<B>, path: &str) -> Result<Vec<u8>, StatusCode>
+/// Returns the DNS query in a request (RFC 8484 §4.1), or the status code for a request without one. The body is read in any
+/// case, since some clients lose a response that precedes the end of their request.
+async fn read_query<B>(
+    request: Request<B>,
+    path: &str,
+    patience: Duration,
+) -> Result<Vec<u8>, StatusCode>
 where
     B: Body<Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    if request.uri().path() != path {
+    let (head, body) = request.into_parts();
+    let read = timeout(patience, Limited::new(body, LONGEST_QUERY).collect()).await;
+    let body = read.map_err(|_| StatusCode::REQUEST_TIMEOUT)?;
+    let body = body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?.to_bytes();
+    if head.uri.path() != path {
         return Err(StatusCode::NOT_FOUND);
     }
-    if request.headers().contains_key(EARLY_DATA) {
+    if head.headers.contains_key(EARLY_DATA) {
         return Err(StatusCode::from_u16(TOO_EARLY).unwrap_or(StatusCode::BAD_REQUEST));
     }
-    let query = match *request.method() {
+    let query = match head.method {
         Method::GET => {
-            let parameters = request.uri().query().unwrap_or("").split('&');
+            let parameters = head.uri.query().unwrap_or("").split('&');
             let encoded = parameters.filter_map(|one| one.strip_prefix("dns=")).next();
             let padding = DecodePaddingMode::RequireNone;
             let config = GeneralPurposeConfig::new().with_decode_padding_mode(padding);
             let decoded = encoded.map(|text| GeneralPurpose::new(&URL_SAFE, config).decode(text));
             decoded.and_then(Result::ok).ok_or(StatusCode::BAD_REQUEST)?
         }
-        Method::POST => {
-            if request.headers().get(CONTENT_TYPE).is_none_or(|found| found != DNS_MESSAGE) {
-                return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
-            }
-            let body = Limited::new(request.into_body(), LONGEST_QUERY).collect().await;
-            body.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?.to_bytes().into()
-        }
+        Method::POST if is_dns_message(head.headers.get(CONTENT_TYPE)) => body.into(),
+        Method::POST => return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE),
         _ => return Err(StatusCode::METHOD_NOT_ALLOWED),
     };
     let is_query = Message::new(&query).is_some_and(|message| !message.is_response());
     if is_query { Ok(query) } else { Err(StatusCode::BAD_REQUEST) }
+}
+
+/// True if a media type is that of DNS messages, with or without parameters (RFC 9110 §8.3.1).
+fn is_dns_message(media_type: Option<&HeaderValue>) -> bool {
+    let text = media_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = text.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case(DNS_MESSAGE)
 }
 
 /// Returns the time for which HTTP caches may keep a reply, in seconds: the smallest TTL of the answer section, or the TTL of
@@ -219,13 +235,13 @@ fn smallest_ttl(reply: &[u8]) -> u32 {
     find().unwrap_or(0)
 }
 
-/// Starts tasks on the thread of the connection.
-#[derive(Clone, Copy)]
-struct LocalTasks;
+/// Starts the tasks of the HTTP library on the thread of the connection.
+#[derive(Clone)]
+struct RequestTasks(Tasks);
 
-impl<F: Future<Output = ()> + 'static> Executor<F> for LocalTasks {
+impl<F: Future<Output = ()> + 'static> Executor<F> for RequestTasks {
     fn execute(&self, task: F) {
-        spawn_local(task);
+        self.0.spawn(|| "a request over HTTPS".to_owned(), task);
     }
 }
 
@@ -234,9 +250,11 @@ mod tests {
     use super::*;
 
     fn status(request: hyper::http::request::Builder, body: &'static [u8]) -> Result<Vec<u8>, u16> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let request = request.body(Full::new(Bytes::from_static(body))).unwrap();
-        runtime.block_on(read_query(request, "/dns-query")).map_err(|status| status.as_u16())
+        runtime
+            .block_on(read_query(request, "/dns-query", Duration::MAX))
+            .map_err(|status| status.as_u16())
     }
 
     /// The query for the AAAA records of `a.`.
@@ -251,7 +269,9 @@ mod tests {
         };
         assert_eq!(get(&format!("/dns-query?dns={ENCODED}")).unwrap(), QUERY);
         assert_eq!(get(&format!("/dns-query?ct&dns={ENCODED}")).unwrap(), QUERY);
-        assert_eq!(post(DNS_MESSAGE, QUERY).unwrap(), QUERY);
+        for media in [DNS_MESSAGE, "Application/DNS-Message", "application/dns-message; x=y"] {
+            assert_eq!(post(media, QUERY).unwrap(), QUERY, "{media}");
+        }
         for (result, expected) in [
             (get(&format!("/dns-query?dns={ENCODED}=")), 400),
             (get("/dns-query?dns=AAAB"), 400),

@@ -1,6 +1,5 @@
 //! DNS over QUIC (RFC 9250). Each query has its own stream.
 
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +20,8 @@ use crate::guard::Tasks;
 
 /// Error codes (RFC 9250 §8.4).
 pub(crate) const NO_ERROR: VarInt = VarInt::from_u32(0);
-const INTERNAL_ERROR: VarInt = VarInt::from_u32(1);
 const PROTOCOL_ERROR: VarInt = VarInt::from_u32(2);
+const REQUEST_CANCELLED: VarInt = VarInt::from_u32(3);
 const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(4);
 
 /// Length of the length field before each message, in octets.
@@ -62,7 +61,10 @@ pub(crate) fn settings(
         .transport_config(Arc::new(transport))
         .max_incoming(WAITING)
         .incoming_buffer_size(WAITING_OCTETS_EACH)
-        .incoming_buffer_size_total(WAITING_OCTETS);
+        .incoming_buffer_size_total(WAITING_OCTETS)
+        // A client's address must be proven before policies apply to it. After a change of the address, the library processes
+        // packets before that.
+        .migration(false);
     Ok(config)
 }
 
@@ -76,17 +78,13 @@ pub(crate) struct Queries<F> {
 }
 
 /// Answers the queries of a connection until the client closes it, it is idle for too long, or `stopping` becomes true.
-/// `migrated` is called when the client's address has changed.
-pub(crate) async fn serve<F: Fn(IpAddr, Vec<u8>, ToStream) + 'static>(
+pub(crate) async fn serve<F: Fn(Vec<u8>, ToStream) + 'static>(
     queries: Queries<F>,
     tasks: &Tasks,
     mut stopping: watch::Receiver<bool>,
-    migrated: impl Fn(),
 ) -> ConnectionEnd {
     let queries = Rc::new(queries);
     let Queries { connection, activity, limits, .. } = &*queries;
-    let address = || connection.remote_address().ip().to_canonical();
-    let mut ip = address();
     loop {
         let accepted = tokio::select! {
             accepted = connection.accept_bi() => accepted,
@@ -98,12 +96,9 @@ pub(crate) async fn serve<F: Fn(IpAddr, Vec<u8>, ToStream) + 'static>(
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
         let Ok((send, receive)) = accepted else { return ConnectionEnd::Usual };
-        if std::mem::replace(&mut ip, address()) != ip {
-            migrated();
-        }
         let queries = Rc::clone(&queries);
         tasks.spawn(|| "a query over QUIC".to_owned(), async move {
-            queries.answer(send, receive, ip).await;
+            queries.answer(send, receive).await;
         });
     }
     // The queries in progress are answered before the connection is closed.
@@ -117,9 +112,9 @@ pub(crate) async fn serve<F: Fn(IpAddr, Vec<u8>, ToStream) + 'static>(
     ConnectionEnd::Usual
 }
 
-impl<F: Fn(IpAddr, Vec<u8>, ToStream)> Queries<F> {
-    /// Creates the state of a new connection. The function `hand_on` is called with the client's current address, each query,
-    /// and the sender for its reply, as in [`super::stream::serve`].
+impl<F: Fn(Vec<u8>, ToStream)> Queries<F> {
+    /// Creates the state of a new connection. The function `hand_on` is called with each query and the sender for its reply,
+    /// as in [`super::stream::serve`].
     pub(crate) fn new(
         connection: Connection,
         backlogs: &Backlogs,
@@ -130,36 +125,56 @@ impl<F: Fn(IpAddr, Vec<u8>, ToStream)> Queries<F> {
         Queries { connection, backlog: backlogs.multiplexed(), activity, limits, hand_on }
     }
 
-    /// Reads the query of a stream, and writes the reply.
-    async fn answer(&self, mut send: SendStream, mut receive: RecvStream, ip: IpAddr) {
-        let idle = self.limits.idle;
-        let Ok(read) = timeout(idle, receive.read_to_end(LONGEST)).await else {
-            let _ = receive.stop(NO_ERROR);
-            return;
-        };
-        let Some(query) = read.as_deref().ok().and_then(message) else {
-            return self.connection.close(PROTOCOL_ERROR, b"not one DNS query with message ID 0");
-        };
-        let (reply, mut replies) = self.backlog.queue();
-        reply.below_limit().await;
-        let _in_progress = self.activity.query();
-        (self.hand_on)(ip, query.to_vec(), reply);
-        match replies.next().await {
-            Some(reply) if !reply.message().is_empty() => {
-                let length = (reply.message().len() as u16).to_be_bytes();
-                let framed = [&length, reply.message()].concat();
-                // Errors occur if the client has closed the stream or the connection.
-                let _ = timeout(idle, send.write_all(&framed)).await;
-                let _ = send.finish();
-            }
-            Some(_) => {
-                let _ = send.reset(EXCESSIVE_LOAD);
-            }
-            None => {
-                let _ = send.reset(INTERNAL_ERROR);
+    /// Answers the query of a stream. A stream without a reply is reset, because the end of an empty stream would be a
+    /// protocol error (RFC 9250 §4.3.3).
+    async fn answer(&self, mut send: SendStream, mut receive: RecvStream) {
+        if let Err(code) = self.reply(&mut send, &mut receive).await {
+            // Errors of these two calls mean that the stream is already closed.
+            let _ = receive.stop(code);
+            let _ = send.reset(code);
+            if code == PROTOCOL_ERROR {
+                self.connection.close(code, b"not one DNS query with message ID 0");
             }
         }
     }
+
+    /// Reads the query of a stream, and writes the reply.
+    ///
+    /// # Errors
+    /// Returns the error code for the stream if there is no reply.
+    async fn reply(&self, send: &mut SendStream, receive: &mut RecvStream) -> Result<(), VarInt> {
+        let idle = self.limits.idle;
+        let octets = timeout(idle, read(receive)).await.map_err(|_| EXCESSIVE_LOAD)??;
+        let query = message(&octets).ok_or(PROTOCOL_ERROR)?;
+        let (reply, mut replies) = self.backlog.queue();
+        reply.below_limit().await;
+        let _in_progress = self.activity.query();
+        (self.hand_on)(query.to_vec(), reply);
+        let reply = replies.next().await.filter(|reply| !reply.message().is_empty());
+        let reply = reply.ok_or(EXCESSIVE_LOAD)?;
+        let length = (reply.message().len() as u16).to_be_bytes();
+        let framed = [&length, reply.message()].concat();
+        match timeout(idle, send.write_all(&framed)).await {
+            Ok(Ok(())) => send.finish().map_err(|_| REQUEST_CANCELLED),
+            _ => Err(REQUEST_CANCELLED),
+        }
+    }
+}
+
+/// Reads the octets of a stream. They are read in order and copied, because a small part of a packet would otherwise keep the
+/// memory of the whole packet.
+///
+/// # Errors
+/// Returns the error code for a stream that is too long, or that the client has reset.
+async fn read(receive: &mut RecvStream) -> Result<Vec<u8>, VarInt> {
+    let (mut octets, mut part) = (Vec::new(), [0; 512]);
+    while let Some(length) = receive.read(&mut part).await.map_err(|_| REQUEST_CANCELLED)? {
+        octets.extend_from_slice(&part[..length]);
+        if octets.len() > LONGEST {
+            return Err(PROTOCOL_ERROR);
+        }
+    }
+    Ok(octets)
 }
 
 /// Returns the query in the octets of a stream. Returns `None` if these octets are a protocol error (RFC 9250 §4.2.1, §4.3.3,

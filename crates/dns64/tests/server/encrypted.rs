@@ -357,6 +357,58 @@ fn quic_answers_early_data() {
 }
 
 #[test]
+fn quic_clients_with_many_connections_prove_their_address() {
+    let server = Encrypted::new("[limits]\ntcp-per-client = 4");
+    runtime().block_on(async {
+        let mut kept = Vec::new();
+        for retries in [0, 1, 2] {
+            // A client with the token of an earlier connection needs no retry.
+            let config = quic_client(&server);
+            let (endpoint, connecting) = over_quic(&server, &config).await;
+            let connection = connecting.await.unwrap();
+            let query = without_id(ask("a.test", Rtype::AAAA));
+            assert!(ask_over_quic(&connection, &query).await.is_some());
+            assert_eq!(server.count(Count::QuicRetry), retries);
+            kept.push((endpoint, connection));
+        }
+    });
+}
+
+#[test]
+fn a_quic_stream_that_the_client_resets_leaves_the_others() {
+    let server = Encrypted::new("");
+    let config = quic_client(&server);
+    runtime().block_on(async {
+        let (_endpoint, connecting) = over_quic(&server, &config).await;
+        let connection = connecting.await.unwrap();
+        let (mut send, mut receive) = connection.open_bi().await.unwrap();
+        send.write_all(&[0]).await.unwrap();
+        send.reset(3_u32.into()).unwrap();
+        let query = without_id(ask("a.test", Rtype::AAAA));
+        assert!(ask_over_quic(&connection, &query).await.is_some());
+        // DOQ_REQUEST_CANCELLED (RFC 9250 §8.4).
+        let Err(quinn::ReadToEndError::Read(quinn::ReadError::Reset(code))) =
+            receive.read_to_end(9).await
+        else {
+            panic!("the stream was not reset")
+        };
+        assert_eq!(code.into_inner(), 3);
+    });
+}
+
+#[test]
+fn an_incomplete_request_ends_although_others_follow() {
+    let server = Encrypted::new("[limits]\ntcp-idle = '200ms'");
+    let mut stream = TcpStream::connect(server.address(Transport::Https, 1)).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let head = "POST /dns-query HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\nx";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut response = String::new();
+    let _ = stream.read_to_string(&mut response);
+    assert!(response.is_empty() || response.starts_with("HTTP/1.1 408"), "{response}");
+}
+
+#[test]
 fn disallowed_clients_are_closed_on_all_transports() {
     let server = Encrypted::new("[access]\nallow = ['192.0.2.0/24']");
     let config = Arc::new(server.client(&["dot"]));
