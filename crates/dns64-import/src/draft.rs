@@ -10,6 +10,7 @@ use net::address::ServiceAddr;
 use toml::Value;
 
 use super::addresses::Addresses;
+use super::listeners::{Encryption, Listener, Listeners, Transport};
 use super::notes::Notes;
 pub(super) use super::origin::{Located, Origin};
 use super::prefix::WELL_KNOWN;
@@ -103,7 +104,7 @@ const BOUNDS: [(&str, &str, u64, u64); 5] = [
 /// Draft of a dns64d configuration, with notes on the settings that are not carried over.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    pub listen: Vec<Located<ServiceAddr>>,
+    pub listen: Listeners,
     pub threads: Option<Located<usize>>,
     pub translation: Translation,
     pub groups: Vec<Group>,
@@ -243,10 +244,24 @@ impl Draft {
         self.settings.iter().any(|known| (known.table, known.key) == (table, key))
     }
 
-    /// Adds a listen address.
+    /// Adds a listen address for DNS over UDP and TCP.
     pub(super) fn listen_at(&mut self, address: ServiceAddr, origin: Origin) {
-        if !self.listen.iter().any(|known| known.value == address) {
-            self.listen.push(Located { value: address, origin });
+        self.listen.add(Listener::plain(address), origin, &mut self.notes);
+    }
+
+    /// Adds a listen address with this transport. `path` is the path of the URI for DNS over HTTPS. If dns64d cannot
+    /// serve the address in this way, only a note is added.
+    pub(super) fn listen_with(
+        &mut self,
+        address: ServiceAddr,
+        transport: Transport,
+        encryption: &Encryption,
+        path: &str,
+        origin: Origin,
+    ) {
+        match Listener::new(address, transport, encryption, path) {
+            Ok(listener) => self.listen.add(listener, origin, &mut self.notes),
+            Err(why) => self.notes.answers(&origin.location, &origin.words, why),
         }
     }
 
@@ -349,7 +364,7 @@ impl Draft {
     /// Removes upstreams that cannot be queried: those with port 0, link-local addresses without an
     /// interface, and dns64d itself.
     fn remove_unusable_upstreams(&mut self, is_own: IsOwn) {
-        let listen: Vec<ServiceAddr> = self.listen.iter().map(|located| located.value).collect();
+        let listen = self.listen.addresses();
         let is_good = |address: &ServiceAddr| {
             address.port() > 0 && !address.host().lacks_zone() && !is_own(&listen, *address)
         };
@@ -378,23 +393,10 @@ impl Draft {
         }
     }
 
-    /// Removes listen addresses that cannot be used: link-local addresses without an interface.
-    fn remove_unusable_listen(&mut self) {
-        let (lacking, served) = self
-            .listen
-            .drain(..)
-            .partition::<Vec<_>, _>(|located| located.value.host().lacks_zone());
-        self.listen = served;
-        for Located { origin, .. } in lacking {
-            let why = "a link-local address needs its interface, as in fe80::1%eth0";
-            self.notes.answers(&origin.location, &origin.words, why);
-        }
-    }
-
     /// Resolves conflicts between settings that are individually valid.
     fn resolve_conflicts(&mut self, is_own: IsOwn) {
-        self.remove_unusable_listen();
         self.remove_unusable_upstreams(is_own);
+        self.listen.remove_unusable(&mut self.notes);
         self.add_root_forwards();
         self.resolve_unvalidated_root();
         self.dnssec.resolve(&mut self.notes);
@@ -444,28 +446,8 @@ impl Draft {
         text + "\n"
     }
 
-    /// True if `address` is not a wildcard address, but the wildcard address of the same family is
-    /// a listen address with the same port. In that case, `address` cannot also be bound.
-    fn serves_all_of(&self, address: ServiceAddr) -> bool {
-        let covers = |all: &ServiceAddr| {
-            all.ip().is_unspecified()
-                && all.is_ipv4() == address.is_ipv4()
-                && all.port() == address.port()
-        };
-        !address.ip().is_unspecified() && self.listen.iter().any(|located| covers(&located.value))
-    }
-
     fn write_head(&self, text: &mut String) {
-        if self.listen.is_empty() {
-            text.push_str("# No address.\nlisten = []\n");
-        } else {
-            text.push_str("listen = [\n");
-            for located in self.listen.iter().filter(|located| !self.serves_all_of(located.value)) {
-                let _ =
-                    writeln!(text, "    {}    \"{}\",", located.origin.comment(), located.value);
-            }
-            text.push_str("]\n");
-        }
+        self.listen.write(text);
         if let Some(threads) = &self.threads {
             let _ = writeln!(text, "{}threads = {}", threads.origin.comment(), threads.value);
         }

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
 use glob::{MatchOptions, Pattern, glob_with};
@@ -53,6 +53,12 @@ pub(super) fn read(file: &Path) -> Result<String, ImportError> {
 pub(super) fn called(file: &Path) -> Arc<str> {
     let name = file.to_string_lossy();
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect::<String>().into()
+}
+
+/// Returns the absolute path of a file as text, or `None` if it is not UTF-8. Paths in the result must be absolute,
+/// because the working directory of dns64d differs from that of the import.
+pub(super) fn absolute_path(file: &Path) -> Option<String> {
+    absolute(file).ok()?.to_str().map(str::to_owned)
 }
 
 /// Returns the folder of a file.

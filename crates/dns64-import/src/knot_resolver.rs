@@ -6,17 +6,19 @@
 //! answer without AAAA records.
 
 mod dnssec;
+mod listen;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use ipnet::Ipv6Net;
-use net::address::{HostAddr, ServiceAddr};
+use net::address::ServiceAddr;
 
 use super::addresses::{Addresses, most_specific, network};
 use super::draft::{Draft, Group, Located, Origin, PrefixDraft, Translation};
 use super::error::ImportError;
-use super::files::called;
+use super::files::{called, folder_of};
+use super::listeners::Encryption;
 use super::lua::{self, Statement};
 use super::notes::Location;
 use super::prefix;
@@ -44,8 +46,10 @@ const IDLE_MODULES: &[&str] = &[
 ];
 /// Functions of Knot Resolver that do not affect answers. An entry is the name of a function, or the beginning of its
 /// name.
-const IDLE_CALLS: &[&str] =
-    &["log_", "user", "verbose", "cache.", "event.", "nsid.", "stats.", "predict.", "worker."];
+const IDLE_CALLS: &[&str] = &[
+    "log_", "user", "verbose", "cache.", "event.", "net.tls_", "nsid.", "stats.", "predict.",
+    "worker.",
+];
 
 /// Converts a configuration of Knot Resolver. The result is added to `draft`. The file is read as YAML if its name ends
 /// with `.yaml` or `.yml`, otherwise as Lua.
@@ -54,13 +58,14 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     if file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml") {
         let root = tree::yaml(file)?;
         dnssec::import_yaml(&root, file, draft);
-        yaml(&root, draft);
+        yaml(&root, folder_of(file), draft);
     } else {
         let statements = lua::parse(file)?;
         dnssec::import_lua(&statements, file, draft);
+        let encryption = listen::encryption(&statements, folder_of(file));
         for statement in &statements {
             match statement {
-                Statement::Call(node) => call(node, draft),
+                Statement::Call(node) => call(node, &encryption, draft),
                 Statement::Set(path, node) => assignment(path, node, draft),
                 Statement::Variable => (),
                 Statement::Other(location, text) => {
@@ -86,20 +91,14 @@ fn lost(draft: &mut Draft, node: &Node, what: &str, why: &str) {
     draft.notes.answers(&node.location, what, why);
 }
 
-/// Returns the name and the arguments of a call. For any other value, returns an empty name and no arguments.
-fn parts(node: &Node) -> (&str, &[Node]) {
-    match &node.value {
-        Value::Call(name, arguments) => (name, arguments),
-        _ => ("", &[]),
-    }
-}
-
-fn call(node: &Node, draft: &mut Draft) {
+fn call(node: &Node, encryption: &Encryption, draft: &mut Draft) {
     let written = node.written();
     let origin = Origin::new(&node.location, written.clone());
-    let (name, arguments) = parts(node);
+    let (name, arguments) = node.call();
     match name {
-        "net.listen" => listen(node, arguments, draft),
+        "net.listen" => listen::call(node, arguments, encryption, draft),
+        // Converted together with the listen addresses.
+        "net.tls" => (),
         "modules.load" => {
             arguments.iter().flat_map(Node::elements).for_each(|module| load(module, draft));
         }
@@ -130,8 +129,7 @@ fn call(node: &Node, draft: &mut Draft) {
         name if IDLE_CALLS.iter().any(|idle| name.starts_with(idle)) => {
             draft.notes.nothing(&node.location, &written, "dns64d does not need it");
         }
-        "net.ipv4" | "net.ipv6" | "net.bufsize" | "net.tls" | "net.outgoing_v4"
-        | "net.outgoing_v6" => {
+        "net.ipv4" | "net.ipv6" | "net.bufsize" | "net.outgoing_v4" | "net.outgoing_v6" => {
             draft.notes.nothing(&node.location, &written, "dns64d does not need it");
         }
         _ => lost(draft, node, &written, "dns64d has no equivalent"),
@@ -179,27 +177,6 @@ fn cache(node: &Node, written: &str, draft: &mut Draft) {
     let size = node.text().map(|text| text.replace([' ', '*'], ""));
     let size = size.as_deref().and_then(mebibytes);
     draft.set_number("cache", "mebibytes", size, Origin::new(&node.location, written));
-}
-
-fn listen(node: &Node, arguments: &[Node], draft: &mut Draft) {
-    let kind = arguments.get(2).and_then(|options| options.get("kind")).and_then(Node::text);
-    let port = arguments.get(1).and_then(Node::text).and_then(|port| port.parse().ok());
-    let port = port.unwrap_or(53);
-    if matches!(kind, Some("control" | "webmgmt")) {
-        let why = "it serves no DNS; dns64d has [control] and [metrics]";
-        return draft.notes.nothing(&node.location, &node.written(), why);
-    }
-    if kind.is_some_and(|kind| kind != "dns") || (kind.is_none() && matches!(port, 443 | 853)) {
-        let why = "dns64d serves only UDP and TCP";
-        return draft.notes.answers(&node.location, &node.written(), why);
-    }
-    let origin = || Origin::new(&node.location, node.written());
-    for address in arguments.first().map(Node::elements).unwrap_or_default() {
-        match address.text().and_then(|text| text.parse::<HostAddr>().ok()) {
-            Some(host) => draft.listen_at(ServiceAddr::new(host, port), origin()),
-            None => lost(draft, node, &node.written(), "list the addresses of the interface"),
-        }
-    }
 }
 
 /// Converts an entry that loads a module. The name of the module may be followed by its position relative to a
@@ -271,8 +248,8 @@ fn translate_table(table: &Node, origin: Origin, draft: &mut Draft) {
 /// Converts a policy: `policy.add(policy.all(policy.FORWARD(…)))` for all names, or
 /// `policy.suffix(policy.STUB(…), policy.todnames({…}))` for some domains.
 fn policy(node: &Node, arguments: &[Node], draft: &mut Draft) {
-    let (rule, of_rule) = arguments.first().map(parts).unwrap_or_default();
-    let (action, of_action) = of_rule.first().map(parts).unwrap_or_default();
+    let (rule, of_rule) = arguments.first().map(Node::call).unwrap_or_default();
+    let (action, of_action) = of_rule.first().map(Node::call).unwrap_or_default();
     let domains: Option<Vec<&str>> = match (rule, of_rule.get(1)) {
         ("policy.all", None) => Some(vec!["."]),
         ("policy.suffix", Some(names)) => domains(names),
@@ -318,13 +295,13 @@ fn domains(names: &Node) -> Option<Vec<&str>> {
 }
 
 /// Converts the contents of a config.yaml of Knot Resolver 6.
-fn yaml(root: &Node, draft: &mut Draft) {
+fn yaml(root: &Node, folder: &Path, draft: &mut Draft) {
     for (key, node) in root.entries() {
         let written = format!("{key}: {}", node.written());
         match key.as_str() {
             // Converted by another function.
             "dnssec" => (),
-            "network" => network_yaml(node, draft),
+            "network" => network_yaml(node, folder, draft),
             "dns64" => dns64_yaml(node, draft),
             "forward" => node.elements().iter().for_each(|rule| forward_yaml(rule, draft)),
             "views" => views_yaml(node.elements(), draft),
@@ -343,17 +320,22 @@ fn yaml(root: &Node, draft: &mut Draft) {
     }
 }
 
-fn network_yaml(node: &Node, draft: &mut Draft) {
+fn network_yaml(node: &Node, folder: &Path, draft: &mut Draft) {
+    let encryption = listen::encryption_yaml(node.get("tls"), folder, draft);
     for (key, node) in node.entries() {
         match key.as_str() {
-            "listen" => node.elements().iter().for_each(|socket| listen_yaml(socket, draft)),
+            "listen" => {
+                node.elements().iter().for_each(|entry| listen::entry(entry, &encryption, draft));
+            }
+            // Converted together with the listen addresses.
+            "tls" => (),
             "tcp-pipeline" => {
                 let origin = Origin::new(&node.location, format!("{key}: {}", node.written()));
                 let value = node.text().and_then(|text| text.parse().ok());
                 draft.set_number("limits", "tcp-pipeline", value, origin);
             }
             "do-ipv4" | "do-ipv6" | "out-interface-v4" | "out-interface-v6"
-            | "edns-tcp-keepalive" | "edns-buffer-size" => {
+            | "edns-tcp-keepalive" | "edns-buffer-size" | "quic" => {
                 draft.notes.nothing(&node.location, key, "dns64d does not need it");
             }
             _ => lost(draft, node, key, "dns64d has no equivalent"),
@@ -374,26 +356,6 @@ fn cache_yaml(node: &Node, draft: &mut Draft) {
                 draft.notes.nothing(&node.location, &written, "dns64d does not need it");
             }
             _ => lost(draft, node, &written, "dns64d has no equivalent"),
-        }
-    }
-}
-
-fn listen_yaml(listening: &Node, draft: &mut Draft) {
-    let kind = listening.get("kind").and_then(Node::text).unwrap_or("dns");
-    let port = listening.get("port").and_then(Node::text).and_then(|port| port.parse().ok());
-    let interfaces = listening.get("interface").map(Node::elements).unwrap_or_default();
-    if kind != "dns" || interfaces.is_empty() {
-        let why = "dns64d serves only IP addresses, over UDP and TCP";
-        return lost(draft, listening, &listening.written(), why);
-    }
-    for interface in interfaces {
-        match interface.text().and_then(|text| socket(text, port.unwrap_or(53))) {
-            Some(address) => {
-                draft.listen_at(address, Origin::new(&interface.location, listening.written()));
-            }
-            None => {
-                lost(draft, listening, &listening.written(), "list the addresses of the interface");
-            }
         }
     }
 }

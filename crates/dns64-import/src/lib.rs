@@ -23,6 +23,7 @@ mod draft;
 mod error;
 mod files;
 mod knot_resolver;
+mod listeners;
 mod local_zones;
 mod lua;
 mod mtd64_ng;
@@ -43,6 +44,7 @@ pub use self::draft::{IsOwn, MAX_THREADS};
 pub use self::error::ImportError;
 pub use self::files::read_file;
 use self::files::{called, read};
+pub use self::listeners::is_https_path;
 pub use self::local_zones::standard_local_zones;
 pub use self::notes::{Location, Note};
 

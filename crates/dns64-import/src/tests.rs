@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::*;
 
 mod dnssec;
+mod listen;
 
 /// Imports a file. The `is_own` function compares only the given addresses, and so does not depend
 /// on this host.

@@ -63,6 +63,14 @@ impl Node {
         self.entries().iter().find(|(known, _)| known == key).map(|(_, node)| node)
     }
 
+    /// Returns the name and the arguments of a call. For any other value, returns an empty name and no arguments.
+    pub(super) fn call(&self) -> (&str, &[Node]) {
+        match &self.value {
+            Value::Call(name, arguments) => (name, arguments),
+            _ => ("", &[]),
+        }
+    }
+
     /// Returns the size of this value in memory, in octets.
     fn octets(&self) -> usize {
         let of = |nodes: &[Node]| nodes.iter().map(Node::octets).sum::<usize>();

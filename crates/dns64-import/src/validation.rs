@@ -9,12 +9,12 @@
 //! ```
 
 use std::fmt::Write as _;
-use std::path::{PathBuf, absolute};
+use std::path::PathBuf;
 
 use dnssec::TrustAnchors;
 use toml::Value;
 
-use super::files::{called, read_file};
+use super::files::{absolute_path, called, read_file};
 use super::notes::Notes;
 use super::origin::{Located, Origin};
 
@@ -239,11 +239,10 @@ fn are_built_in(anchors: &Result<TrustAnchors, String>) -> bool {
     anchors.as_ref().is_ok_and(TrustAnchors::are_built_in)
 }
 
-/// Returns the absolute path of a file with trust anchors. The working directory of dns64d differs from that of the
-/// import.
+/// Returns the absolute path of a file with trust anchors.
 fn path_of(place: &Place) -> Option<String> {
     let Place::File(path) = place else { return None };
-    absolute(path).ok()?.to_str().map(str::to_owned)
+    absolute_path(path)
 }
 
 /// Returns the text of a note on trust anchors that are not carried over. `fault` is the reason why dns64d cannot use

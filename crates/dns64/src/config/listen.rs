@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use dns64_import::is_https_path;
 use net::address::{HostAddr, ServiceAddr};
 use serde::{Deserialize, Serialize};
 
@@ -289,11 +290,7 @@ impl ListenKeys {
         if self.https_path.is_some() && !is_https {
             return Some(("https-path", "https-path needs transport = \"https\"".into()));
         }
-        let is_path = |path: &str| {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-._~".contains(c);
-            path.starts_with('/') && path.chars().all(is_plain)
-        };
-        if !is_path(self.path()) {
+        if !is_https_path(self.path()) {
             let reason =
                 "https-path must begin with / and consist of letters, digits, /, -, ., _ and ~";
             return Some(("https-path", reason.into()));

@@ -1,0 +1,148 @@
+//! Tests of listen addresses with encrypted transports.
+
+use super::*;
+
+/// Returns the entries of `listen`, each as one line, and the notes that affect answers and contain `words`.
+fn listen(name: &str, text: &str, words: &str) -> (Vec<String>, Vec<String>) {
+    let (_folder, path) = file(name, text);
+    let source = name.ends_with("yaml").then_some(Source::KnotResolver);
+    let Imported { toml, notes } = import(&path, source).unwrap_or_else(|error| panic!("{error}"));
+    let folder = path.parent().unwrap().to_str().unwrap();
+    let table: toml::Table = toml::from_str(&toml).unwrap();
+    let entry = |entry: &toml::Value| match entry.as_table() {
+        None => entry.as_str().unwrap().to_owned(),
+        Some(table) => {
+            let keys = ["transport", "address", "certificate", "key", "https-path", "tls12"];
+            assert!(table.keys().all(|key| keys.contains(&key.as_str())), "{table}");
+            let values = keys.iter().filter_map(|key| table.get(*key));
+            let values: Vec<String> =
+                values.map(|value| value.to_string().replace('"', "")).collect();
+            values.join(" ").replace(folder, "DIR")
+        }
+    };
+    let notes = notes.iter().filter(|note| note.changes_answers()).map(ToString::to_string);
+    let notes = notes.filter(|note| note.contains(words)).collect();
+    (table["listen"].as_array().unwrap().iter().map(entry).collect(), notes)
+}
+
+/// A configuration, the expected entries of `listen`, and the expected notes that contain the words of the test.
+type Case<'a> = (&'a str, &'a [&'a str], &'a [&'a str]);
+
+fn check(name: &str, words: &str, cases: &[Case<'_>]) {
+    for (text, wanted, wanted_notes) in cases {
+        let (found, notes) = listen(name, text, words);
+        assert_eq!(&found[..], *wanted, "{text}\n{notes:#?}");
+        let is_noted = notes.iter().zip(*wanted_notes).all(|(note, wanted)| note.contains(wanted));
+        assert!(notes.len() == wanted_notes.len() && is_noted, "{text}\n{notes:#?}");
+    }
+}
+
+#[test]
+fn kresd_kinds_become_transports() {
+    let tls = "net.tls('/c', 'k')\n";
+    let cases: [(String, &[&str], &[&str]); 9] = [
+        (
+            format!(
+                "net.listen('::1', 853, {{ kind = 'tls' }})\nnet.listen('::1', 8443, {{ kind = 'doh2' }})\n{tls}"
+            ),
+            &["tls [::1]:853 /c DIR/k true", "https [::1]:8443 /c DIR/k"],
+            &[],
+        ),
+        (
+            format!("{tls}net.listen({{'::1', '127.0.0.1'}}, 853)\nnet.listen('::1', 443)\n"),
+            &[
+                "tls [::1]:853 /c DIR/k true",
+                "tls 127.0.0.1:853 /c DIR/k true",
+                "https [::1]:443 /c DIR/k",
+            ],
+            &[],
+        ),
+        (
+            format!("{tls}net.listen('::1', 5, {{ tls = true }})\nnet.listen('::1', 853, {{ kind = 'DoQ' }})\n"),
+            &["tls [::1]:5 /c DIR/k true", "quic [::1]:853 /c DIR/k"],
+            &[],
+        ),
+        (
+            "net.listen('::1', 80, { kind = 'doh2-insecure' })\nnet.listen('::2', 80, { kind = 'doh2-insecure' })\n"
+                .to_owned(),
+            &["https [::1]:80"],
+            &[":2: net.listen(::2, 80"],
+        ),
+        (
+            "net.tls('/old', '/o')\nnet.tls(\"/c\", \"/k\")\nnet.tls()\nnet.listen('::1', 853)\n".to_owned(),
+            &["tls [::1]:853 /c /k true"],
+            &[],
+        ),
+        (
+            "net.listen('::1', 53)\nnet.listen('::1', 853)\n".to_owned(),
+            &["[::1]:53"],
+            &["self-signed certificate: add the address to listen, with transport = \"tls\", certificate and key"],
+        ),
+        (
+            "net.tls(a, b)\nnet.listen('::1', 53)\nnet.listen('::1', 853)\n".to_owned(),
+            &["[::1]:53"],
+            &["the arguments of net.tls are not literal"],
+        ),
+        (
+            format!("{tls}net.listen('::1')\nnet.listen('::1', 443, {{ kind = 'doh_legacy' }})\n"),
+            &["[::1]:53"],
+            &["no equivalent of this kind"],
+        ),
+        (
+            format!("{tls}net.listen('::1', 853, {{ kind = 'dns' }})\nnet.listen('::1', 853, {{ kind = 'tls' }})\n"),
+            &["[::1]:853"],
+            &["already have a different transport"],
+        ),
+    ];
+    for (text, listen, notes) in &cases {
+        check("kresd.conf", "", &[(text, listen, notes)]);
+    }
+}
+
+#[test]
+fn knot_resolver_6_kinds_become_transports() {
+    let network =
+        |listen: &str, tls: &str| format!("network:\n  listen: [{listen}]\n  tls: {{ {tls} }}\n");
+    let files = "cert-file: /c, key-file: k, padding: true";
+    let cases: [(String, &[&str], &[&str]); 7] = [
+        (
+            network("{ interface: '::1' }, { interface: ['::1', '::2'], kind: dot }", files),
+            &["[::1]:53", "tls [::1]:853 /c DIR/k true", "tls [::2]:853 /c DIR/k true"],
+            &[],
+        ),
+        (
+            network("{ interface: '::1', kind: doh2 }, { interface: '::1@5', kind: doq }", files),
+            &["https [::1]:443 /c DIR/k", "quic [::1]:5 /c DIR/k"],
+            &[],
+        ),
+        (network("{ interface: '::1', kind: doh2-insecure }", files), &["https [::1]:80"], &[]),
+        (
+            network("{ interface: '::1' }, { interface: '::1', kind: dot }", ""),
+            &["[::1]:53"],
+            &[
+                "self-signed certificate: add the address to listen, with transport = \"tls\", certificate and key",
+            ],
+        ),
+        (
+            network("{ interface: '::1' }, { interface: '::1', kind: doh-legacy }", files),
+            &["[::1]:53"],
+            &["no equivalent of this kind"],
+        ),
+        (
+            network("{ interface: '::1' }, { unix-socket: /run/x, kind: dot }", files),
+            &["[::1]:53"],
+            &["only IP addresses"],
+        ),
+        (
+            network(
+                "{ interface: '::1', port: 5, kind: dot }",
+                "cert-file: /c, key-file: /k, new: 1",
+            ),
+            &["tls [::1]:5 /c /k true"],
+            &["new: not carried over"],
+        ),
+    ];
+    for (text, listen, notes) in &cases {
+        check("config.yaml", "", &[(text, listen, notes)]);
+    }
+}
