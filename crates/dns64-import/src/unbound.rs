@@ -5,12 +5,11 @@
 
 mod clauses;
 mod dnssec;
+mod listen;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
 use ipnet::IpNet;
-use net::address::ServiceAddr;
 use toml::Value;
 
 use self::clauses::{Clause, Clauses, Entry};
@@ -63,6 +62,7 @@ const IDLE: &[&str] = &[
     "neg-cache-size",
     "num-queries-per-thread",
     "outgoing",
+    "pad-responses",
     "pidfile",
     "prefer-ip",
     "prefetch",
@@ -112,7 +112,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     dnssec::import(&server, &directory, draft);
     translation(&server, draft);
     local_zones(&server, draft);
-    listen(&server, draft);
+    listen::import(&server, &directory, draft);
     access(&server, draft);
     server.entries.iter().for_each(|entry| setting(entry, &server, draft));
     Ok(())
@@ -261,49 +261,6 @@ fn is_at_or_below(name: &str, zone: &str) -> bool {
     name.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Sets the listen addresses. The default is loopback.
-fn listen(server: &Clause, draft: &mut Draft) {
-    let port: u16 = server.find("port").and_then(|entry| entry.value().parse().ok()).unwrap_or(53);
-    let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    if let Some(entry) = server.find("interface-automatic").filter(|entry| entry.is_yes()) {
-        any.iter().for_each(|&ip| draft.listen_at(ServiceAddr::new(ip, port), entry.origin()));
-    }
-    for entry in &server.entries {
-        if !matches!(entry.key.as_str(), "interface" | "ip-address") {
-            continue;
-        }
-        match socket(entry.value(), port) {
-            Some(address) if tls_ports(server).contains(&address.port()) => {
-                let why = "dns64d serves only UDP and TCP";
-                draft.notes.answers(&entry.location, &entry.written(), why);
-            }
-            Some(address) => draft.listen_at(address, entry.origin()),
-            None => draft.notes.answers(
-                &entry.location,
-                &entry.written(),
-                "list the addresses of the interface",
-            ),
-        }
-    }
-    if draft.listen.is_empty() {
-        for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
-            let origin = Origin::new(&server.location, "no interface: loopback");
-            draft.listen_at(ServiceAddr::new(ip, port), origin);
-        }
-    }
-}
-
-/// Returns the ports for DNS over TLS and DNS over HTTPS. The list is empty if no TLS key is configured.
-fn tls_ports(server: &Clause) -> Vec<u16> {
-    if server.find("tls-service-key").or_else(|| server.find("ssl-service-key")).is_none() {
-        return Vec::new();
-    }
-    let port = |key, default| {
-        server.find(key).and_then(|entry| entry.value().parse().ok()).unwrap_or(default)
-    };
-    vec![port("tls-port", 853), port("https-port", 443)]
-}
-
 /// Converts the `access-control` entries. The most specific matching network decides. If a network occurs several
 /// times, its last entry decides. Loopback is allowed by default.
 fn access(server: &Clause, draft: &mut Draft) {
@@ -334,18 +291,8 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
         draft.set_number(table, key, value, entry.origin());
     };
     match entry.key.as_str() {
-        "access-control"
-        | "dns64-ignore-aaaa"
-        | "dns64-prefix"
-        | "dns64-synthall"
-        | "interface"
-        | "ip-address"
-        | "interface-automatic"
-        | "module-config"
-        | "port"
-        | "tls-upstream"
-        | "ssl-upstream"
-        | "unblock-lan-zones" => (),
+        "access-control" | "dns64-ignore-aaaa" | "dns64-prefix" | "dns64-synthall"
+        | "module-config" | "tls-upstream" | "ssl-upstream" | "unblock-lan-zones" => (),
         "cache-max-ttl" => set("cache", "max-ttl", seconds(entry.value())),
         "cache-min-ttl" => set("cache", "min-ttl", seconds(entry.value())),
         "cache-max-negative-ttl" => {
@@ -366,6 +313,7 @@ fn setting(entry: &Entry, server: &Clause, draft: &mut Draft) {
         key if key.starts_with("serve-expired") => (),
         // The type `nodefault` only removes a built-in local zone, and these zones have already been converted.
         "local-zone" if entry.values.last().is_some_and(|kind| kind == "nodefault") => (),
+        key if listen::CONVERTED.contains(&key) => (),
         _ if dnssec::setting(entry, draft) => (),
         key if IDLE.iter().any(|idle| key.starts_with(idle)) || key == "username" => {
             draft.notes.nothing(&entry.location, &entry.written(), "dns64d does not need it");

@@ -38,6 +38,78 @@ fn check(name: &str, words: &str, cases: &[Case<'_>]) {
 }
 
 #[test]
+fn unbound_ports_determine_the_transport() {
+    let files = "server:\n  tls-service-pem: /c\n  tls-service-key: k\n";
+    let with_files =
+        |more: &str| more.lines().fold(files.to_owned(), |text, line| text + "  " + line + "\n");
+    let cases: [(String, &[&str], &[&str]); 13] = [
+        (
+            with_files("interface: ::1\ninterface: ::1@853\ninterface: 192.0.2.1@443"),
+            &["[::1]:53", "tls [::1]:853 /c DIR/k true", "https 192.0.2.1:443 /c DIR/k true"],
+            &[],
+        ),
+        (
+            with_files("interface: ::1@853\nquic-port: 853\nhttps-port: 8443\ninterface: ::1@8443"),
+            &[
+                "tls [::1]:853 /c DIR/k true",
+                "quic [::1]:853 /c DIR/k",
+                "https [::1]:8443 /c DIR/k true",
+            ],
+            &[],
+        ),
+        (
+            with_files("interface: ::1@8853\nquic-port: 8853\ninterface: ::1@853"),
+            &["quic [::1]:8853 /c DIR/k", "tls [::1]:853 /c DIR/k true"],
+            &[],
+        ),
+        (
+            with_files("tls-port: 5\ntls-additional-port: 6\ninterface: ::1@5\ninterface: ::1@6"),
+            &["tls [::1]:5 /c DIR/k true", "tls [::1]:6 /c DIR/k true"],
+            &[],
+        ),
+        (
+            with_files("interface: ::1@853\ntls-protocols: \"TLSv1.3\""),
+            &["tls [::1]:853 /c DIR/k"],
+            &[],
+        ),
+        (
+            with_files("interface: ::1@443\nhttp-endpoint: \"/q\""),
+            &["https [::1]:443 /c DIR/k /q true"],
+            &[],
+        ),
+        (
+            with_files("interface: ::1\ninterface: ::1@443\nhttp-endpoint: \"/q?x\""),
+            &["[::1]:53"],
+            &[":5: interface: ::1@443"],
+        ),
+        (
+            with_files("http-notls-downstream: yes\ninterface: ::1@443\ninterface: ::2@443"),
+            &["https [::1]:443"],
+            &["certificate and key"],
+        ),
+        (
+            with_files("interface: ::@853\ninterface: ::1@853"),
+            &["tls [::]:853 /c DIR/k true"],
+            &[],
+        ),
+        ("server:\n  ssl-service-key: k\n  interface: ::1@853\n  interface: ::1\n".into(), &["[::1]:53"], &[
+            "no tls-service-pem for this key: add the address to listen, with transport = \"tls\", certificate and key",
+        ]),
+        // Without a key, Unbound has no encrypted transports.
+        ("server:\n  interface: ::1@853\n  quic-port: 853\n".into(), &["[::1]:853"], &[]),
+        (
+            "server:\n  ssl-service-key: /k\n  ssl-service-pem: /c\n  ssl-port: 5\n  port: 5\n  interface: 192.0.2.1\n".into(),
+            &["tls 192.0.2.1:5 /c /k true"],
+            &[],
+        ),
+        ("server:\n  tls-service-key: \"\"\n  interface: ::1@853\n".into(), &["[::1]:853"], &[]),
+    ];
+    for (text, listen, notes) in &cases {
+        check("unbound.conf", "interface:", &[(text, listen, notes)]);
+    }
+}
+
+#[test]
 fn kresd_kinds_become_transports() {
     let tls = "net.tls('/c', 'k')\n";
     let cases: [(String, &[&str], &[&str]); 9] = [
