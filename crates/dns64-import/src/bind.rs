@@ -6,20 +6,20 @@
 //! answer without AAAA records, and never after an error.
 
 mod dnssec;
+mod listen;
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::path::Path;
 use std::str::FromStr;
 
 use domain::base::Name;
 use ipnet::{IpNet, Ipv6Net};
-use net::address::{HostAddr, ServiceAddr};
 
 use super::addresses::{Addresses, FirstMatch, network};
 use super::draft::{Draft, Group, LEAST_OF_PREFIX, Located, Origin, PrefixDraft, Translation};
 use super::error::{ImportError, LONGEST_FILE};
-use super::files::{DEEPEST, called};
+use super::files::{DEEPEST, called, changed_directory, folder_of};
 use super::notes::Location;
 use super::prefix;
 use super::statements::{Statement, Style, parse};
@@ -59,6 +59,7 @@ const IDLE_OPTIONS: &[&str] = &[
     "empty-zones-enable",
     "geoip-directory",
     "hostname",
+    "http-",
     "interface-interval",
     "key-directory",
     "lock-file",
@@ -67,7 +68,6 @@ const IDLE_OPTIONS: &[&str] = &[
     "minimal-",
     "notify",
     "pid-file",
-    "port",
     "prefetch",
     "qname-minimization",
     "query-source",
@@ -93,7 +93,12 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     let all = || options.iter().flat_map(|options| options.body());
     let port = all().find(|option| option.name() == "port").and_then(Statement::argument);
     let port = port.and_then(|port| port.parse().ok()).unwrap_or(53);
-    dnssec::import(file, &statements, draft);
+    let directory = all().find(|option| option.name() == "directory").and_then(Statement::argument);
+    let folder = match directory {
+        Some(directory) => changed_directory(folder_of(file), directory),
+        None => folder_of(file).to_owned(),
+    };
+    dnssec::import(file, &folder, &statements, draft);
     let mut reader = Reader {
         draft,
         acls,
@@ -124,7 +129,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     }
     let nowhere = Location::new(&called(file), 1);
     let location = options.first().map_or(nowhere, |options| options.location.clone());
-    reader.listen(&options, &location);
+    listen::import(&statements, &options, &folder, &location, reader.draft);
     reader.clients(&location);
     reader.translation(file)
 }
@@ -203,9 +208,9 @@ impl Reader<'_> {
             "allow-query-cache" => self.access.cache = Some(self.located(option)),
             "blackhole" => self.access.blackhole = Some(self.located(option).value),
             // These options depend on each other, and are evaluated after all others.
-            "listen-on" | "listen-on-v6" | "port" | "forward" => {
-                self.listen_and_forward_options(option);
-            }
+            name if listen::CONVERTED.contains(&name) => (),
+            "forward" if word == "only" => (),
+            "forward" => self.lost(option, "dns64d queries only its upstreams"),
             "forwarders" => self.forwarders(".", option),
             "max-cache-ttl" => self.limit("max-ttl", option, seconds(word)),
             "min-cache-ttl" => self.limit("min-ttl", option, seconds(word)),
@@ -241,12 +246,6 @@ impl Reader<'_> {
 
     fn lost(&mut self, option: &Statement, why: &str) {
         self.draft.notes.answers(&option.location, &option.written(), why);
-    }
-
-    fn listen_and_forward_options(&mut self, option: &Statement) {
-        if option.name() == "forward" && option.argument() != Some("only") {
-            self.lost(option, "dns64d queries only its upstreams");
-        }
     }
 
     /// Sets a numeric key in the table `[cache]` of the draft.
@@ -400,47 +399,6 @@ impl Reader<'_> {
                 }
             }
             _ => self.lost(zone, "dns64d has no zones: queries for it go to the upstreams"),
-        }
-    }
-
-    /// Sets the listen addresses. The default is port 53 on all addresses.
-    fn listen(&mut self, options: &[&Statement], location: &Location) {
-        let all: Vec<&Statement> = options.iter().flat_map(|options| options.body()).collect();
-        let families: [(&str, std::net::IpAddr); 2] = [
-            ("listen-on", Ipv4Addr::UNSPECIFIED.into()),
-            ("listen-on-v6", Ipv6Addr::UNSPECIFIED.into()),
-        ];
-        for (key, any) in families {
-            let mut lists = all.iter().filter(|option| option.name() == key).peekable();
-            if lists.peek().is_none() {
-                let address = ServiceAddr::new(any, self.port);
-                self.draft.listen_at(address, Origin::new(location, format!("no {key}: any")));
-            }
-            for option in lists {
-                if option.after("tls").is_some() || option.after("http").is_some() {
-                    self.lost(option, "dns64d serves only UDP and TCP");
-                    continue;
-                }
-                let own = option.after("port").and_then(|port| port.parse().ok());
-                let port = own.unwrap_or(self.port);
-                for element in option.body() {
-                    self.listen_at(element, any, port);
-                }
-            }
-        }
-    }
-
-    fn listen_at(&mut self, element: &Statement, any: std::net::IpAddr, port: u16) {
-        let origin = Origin::new(&element.location, element.written());
-        let address = match (element.name(), &element.block) {
-            ("none", _) => return,
-            ("any", _) => Some(HostAddr::from(any)),
-            (word, None) => word.parse().ok(),
-            _ => None,
-        };
-        match address {
-            Some(host) => self.draft.listen_at(ServiceAddr::new(host, port), origin),
-            None => self.lost(element, "list each address to serve"),
         }
     }
 

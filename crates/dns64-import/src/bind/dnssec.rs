@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use crate::draft::{Draft, Origin};
-use crate::files::{called, changed_directory, folder_of};
+use crate::files::called;
 use crate::notes::Location;
 use crate::statements::{Statement, Style, parse};
 use crate::values::{is_no, is_validated_algorithm};
@@ -26,8 +26,9 @@ const IDLE: &[&str] = &[
     "trust-anchor-telemetry",
 ];
 
-/// Converts the trust anchors, and the options that determine whether and where BIND validates.
-pub(super) fn import(file: &Path, statements: &[Statement], draft: &mut Draft) {
+/// Converts the trust anchors, and the options that determine whether and where BIND validates. `folder` is the working
+/// directory of BIND.
+pub(super) fn import(file: &Path, folder: &Path, statements: &[Statement], draft: &mut Draft) {
     let options = || {
         let all = statements.iter().filter(|statement| statement.name() == "options");
         all.flat_map(|options| options.body())
@@ -41,12 +42,8 @@ pub(super) fn import(file: &Path, statements: &[Statement], draft: &mut Draft) {
         count += statement.body().len();
         anchors(statement, draft);
     }
-    let mut folder = folder_of(file).to_owned();
-    if let Some(directory) = option("directory").and_then(Statement::argument) {
-        folder = changed_directory(&folder, directory);
-    }
     let keys = option("bindkeys-file").filter(|_| is_auto);
-    if is_auto && !keys.is_some_and(|keys| root_keys(keys, &folder, draft)) {
+    if is_auto && !keys.is_some_and(|keys| root_keys(keys, folder, draft)) {
         draft.dnssec.add_built_in();
     }
     let origin = match validation {

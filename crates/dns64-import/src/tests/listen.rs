@@ -110,6 +110,101 @@ fn unbound_ports_determine_the_transport() {
 }
 
 #[test]
+fn bind_tls_and_http_listeners_are_carried_over() {
+    let tls = "tls t { cert-file \"/c\"; key-file \"k\"; };\n";
+    let options = |lists: &str| format!("{tls}options {{ {lists} listen-on-v6 {{ none; }}; }};\n");
+    let new =
+        "tls n { cert-file \"/n\"; key-file \"/k\"; protocols { TLSv1.3; }; ca-file \"/a\"; };\n";
+    let cases: [(String, &[&str], &[&str]); 12] = [
+        (
+            options("listen-on { 192.0.2.1; }; listen-on tls t { 192.0.2.1; 192.0.2.2; };"),
+            &["192.0.2.1:53", "tls 192.0.2.1:853 /c DIR/k true", "tls 192.0.2.2:853 /c DIR/k true"],
+            &[],
+        ),
+        (
+            options(
+                "tls-port 5; https-port 6; listen-on tls t { any; }; listen-on tls t http default { any; };",
+            ),
+            &["tls 0.0.0.0:5 /c DIR/k true", "https 0.0.0.0:6 /c DIR/k true"],
+            &[],
+        ),
+        (
+            "http h { endpoints { \"/q\"; \"/r\"; }; listener-clients 5; };\n".to_owned()
+                + &options("listen-on port 8443 tls t http h { 127.0.0.1; };"),
+            &["https 127.0.0.1:8443 /c DIR/k /q true"],
+            &["only one https-path"],
+        ),
+        (
+            options("listen-on tls none http default { 127.0.0.1; 192.0.2.1; };"),
+            &["https 127.0.0.1:80"],
+            &[
+                "http default { 192.0.2.1 }: not carried over (answers may differ): it is not encrypted",
+            ],
+        ),
+        (
+            options("listen-on { 127.0.0.1; }; listen-on tls ephemeral { 127.0.0.1; };"),
+            &["127.0.0.1:53"],
+            &[
+                "self-signed certificate: add the address to listen, with transport = \"tls\", certificate and key",
+            ],
+        ),
+        (options("listen-on tls none { 127.0.0.1; };"), &["127.0.0.1:53"], &[]),
+        (
+            options("listen-on { 127.0.0.1; }; listen-on tls other { 127.0.0.1; };"),
+            &["127.0.0.1:53"],
+            &["no such tls statement"],
+        ),
+        (
+            options("listen-on { 127.0.0.1; }; listen-on tls t http other { 127.0.0.1; };"),
+            &["127.0.0.1:53"],
+            &["no such http statement"],
+        ),
+        (
+            options("listen-on { 127.0.0.1; }; listen-on proxy plain tls t { 127.0.0.1; };"),
+            &["127.0.0.1:53"],
+            &["PROXY protocol"],
+        ),
+        (
+            new.to_owned() + &options("listen-on tls n { 127.0.0.1; };"),
+            &["tls 127.0.0.1:853 /n /k"],
+            &["ca-file /a"],
+        ),
+        // The tls statement is only for outgoing connections.
+        (new.to_owned() + &options("listen-on { 127.0.0.1; };"), &["127.0.0.1:53"], &[]),
+        (
+            new.to_owned() + &options("listen-on tls t { any; }; listen-on tls n { 127.0.0.1; };"),
+            &["tls 0.0.0.0:853 /c DIR/k true"],
+            &["ca-file /a", "already have a different transport, certificate or path"],
+        ),
+    ];
+    for (text, listen, notes) in &cases {
+        let text = format!("{text}acl x {{ any; }};\n");
+        let (found, all) = super::listen::listen("named.conf", &text, "");
+        assert_eq!(&found[..], *listen, "{text}\n{all:#?}");
+        for wanted in *notes {
+            assert!(all.iter().any(|note| note.contains(wanted)), "{text}\n{all:#?}");
+        }
+        // The other notes are the same for all configurations.
+        let others = ["options", "empty-zones-enable", "forward"];
+        let is_other =
+            |note: &&String| !others.iter().any(|word| note.contains(&format!(": {word}")));
+        assert_eq!(all.iter().filter(is_other).count(), notes.len(), "{text}\n{all:#?}");
+    }
+}
+
+#[test]
+fn bind_paths_with_special_characters_are_quoted() {
+    let tls = "tls t { cert-file \"/a\nb'\"; key-file \"/c\\d\"; };\n";
+    let (_folder, path) =
+        file("named.conf", &format!("{tls}options {{ listen-on tls t {{ any; }}; }};\n"));
+    let toml = import(&path, None).unwrap().toml;
+    let table: toml::Table = toml::from_str(&toml).unwrap();
+    let entry = &table["listen"].as_array().unwrap()[0];
+    assert_eq!(entry["certificate"].as_str(), Some("/a\nb'"), "{toml}");
+    assert_eq!(entry["key"].as_str(), Some("/c\\d"), "{toml}");
+}
+
+#[test]
 fn kresd_kinds_become_transports() {
     let tls = "net.tls('/c', 'k')\n";
     let cases: [(String, &[&str], &[&str]); 9] = [
