@@ -13,6 +13,7 @@ use super::addresses::{Addresses, FirstMatch, network};
 use super::draft::{Draft, Group, Located, Origin, PrefixDraft, Translation};
 use super::error::ImportError;
 use super::files::{called, folder_of, read};
+use super::listeners::{DEFAULT_PATH, Encryption, Transport};
 use super::notes::Location;
 use super::prefix;
 use super::statements::{Statement, Style, parse};
@@ -27,6 +28,7 @@ const IDLE: &[&str] = &[
     "dnstap",
     "errors",
     "health",
+    "https",
     "log",
     "loop",
     "metadata",
@@ -34,6 +36,7 @@ const IDLE: &[&str] = &[
     "nsid",
     "pprof",
     "prometheus",
+    "quic",
     "ready",
     "reload",
     "root",
@@ -65,7 +68,19 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
     };
     let mut translating = servers.iter().filter(|server| has(server, "dns64")).peekable();
     let translates = translating.peek().is_some();
-    if let [first, .., last] = &translating.collect::<Vec<_>>()[..] {
+    // Server blocks often differ only in their transport.
+    let differs = |name: &str, servers: &[&Statement]| {
+        let texts = servers.iter().map(|server| {
+            let plugins = plugins(server, &snippets);
+            let named = plugins.iter().filter(|plugin| plugin.name() == name);
+            named.map(|plugin| plugin.written()).collect::<Vec<String>>()
+        });
+        texts.collect::<Vec<_>>().windows(2).any(|two| two[0] != two[1])
+    };
+    let translating: Vec<&Statement> = translating.copied().collect();
+    if let [first, .., last] = &translating[..]
+        && differs("dns64", &translating)
+    {
         let why = format!("the dns64 of {} applies to all names", last.location);
         draft.notes.answers(&first.location, &first.words.join(" "), why);
     }
@@ -74,7 +89,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
         if translates && !has(server, "dns64") {
             untranslated(server, draft);
         }
-        if servers.len() > 1 && has(server, "acl") {
+        if has(server, "acl") && differs("acl", &servers) {
             let why = "dns64d has only one list of clients; the last acl is used";
             draft.notes.answers(&server.location, &server.words.join(" "), why);
         }
@@ -93,7 +108,7 @@ pub(super) fn import(file: &Path, draft: &mut Draft) -> Result<(), ImportError> 
 /// a different server block uses this plugin.
 fn untranslated(server: &Statement, draft: &mut Draft) {
     let origin = Origin::new(&server.location, format!("{} without dns64", server.words.join(" ")));
-    for (zone, _) in zones(server) {
+    for Zone { name: zone, .. } in zones(server) {
         if zone == "." {
             let why = "dns64d translates all names in the same way on all its addresses";
             draft.notes.answers(&origin.location, &origin.words, why);
@@ -103,22 +118,33 @@ fn untranslated(server: &Statement, draft: &mut Draft) {
     }
 }
 
-/// Returns the zones of a server block that are served over plain DNS, each with its port. The port is `None` if it is
-/// not valid.
-fn zones(server: &Statement) -> Vec<(&str, Option<u16>)> {
+/// A zone of a server block.
+struct Zone<'a> {
+    name: &'a str,
+    transport: Transport,
+    /// `None` if the port is not valid.
+    port: Option<u16>,
+}
+
+/// Returns the zones of a server block, except those with a transport that dns64d does not have.
+fn zones(server: &Statement) -> Vec<Zone<'_>> {
     let mut zones = Vec::new();
     for word in &server.words {
         let word = word.trim_end_matches(',');
-        let word = match word.split_once("://") {
-            Some(("dns", word)) => word,
-            Some(_) => continue,
-            None => word,
+        let (scheme, word) = word.split_once("://").unwrap_or(("dns", word));
+        let transport = match scheme {
+            "dns" => Transport::Udp,
+            "tls" => Transport::Tls,
+            "https" => Transport::Https,
+            "quic" => Transport::Quic,
+            _ => continue,
         };
         let (zone, port) = match word.rsplit_once(':') {
             Some((zone, port)) => (zone, port.parse().ok()),
-            None => (word, Some(53)),
+            None => (word, Some(transport.default_port())),
         };
-        zones.push((if zone.is_empty() { "." } else { zone }, port));
+        let name = if zone.is_empty() { "." } else { zone };
+        zones.push(Zone { name, transport, port });
     }
     zones
 }
@@ -149,42 +175,84 @@ fn block(
     let plugins = plugins(server, snippets);
     let zones = zones(server);
     if zones.len() < server.words.len() {
-        let why = "dns64d serves only UDP and TCP";
+        let why = "dns64d serves only UDP, TCP, TLS, HTTPS with HTTP/2, and QUIC";
         draft.notes.answers(&server.location, &server.words.join(" "), why);
     }
-    for (zone, port) in &zones {
-        match port {
-            Some(port) => listen(server, &plugins, *port, draft),
-            None => {
-                let why = format!("the port of zone {zone} is not a number from 0 to 65535");
-                draft.notes.answers(&server.location, &server.words.join(" "), why);
-            }
-        }
+    let encryption = encryption(&plugins, folder);
+    for zone in &zones {
+        listen(server, &plugins, zone, &encryption, draft);
     }
-    let names: Vec<&str> = zones.iter().map(|(zone, _)| *zone).collect();
+    let names: Vec<&str> = zones.iter().map(|zone| zone.name).collect();
     plugins.into_iter().try_for_each(|plugin| self::plugin(plugin, &names, folder, draft))
 }
 
-/// Sets the listen addresses: those given in the `bind` plugin, or all addresses if there is no such plugin.
-fn listen(server: &Statement, plugins: &[&Statement], port: u16, draft: &mut Draft) {
+/// Adds the listen addresses of a zone: those given in the `bind` plugin, or all addresses if there is no such plugin.
+fn listen(
+    server: &Statement,
+    plugins: &[&Statement],
+    zone: &Zone<'_>,
+    encryption: &Encryption,
+    draft: &mut Draft,
+) {
+    let written = server.words.join(" ");
+    let Some(port) = zone.port else {
+        let why = format!("the port of zone {} is not a number from 0 to 65535", zone.name);
+        return draft.notes.answers(&server.location, &written, why);
+    };
+    let add = |host: HostAddr, origin, draft: &mut Draft| {
+        let address = ServiceAddr::new(host, port);
+        draft.listen_with(address, zone.transport, encryption, DEFAULT_PATH, origin);
+    };
     let bind = plugins.iter().find(|plugin| plugin.name() == "bind");
     let Some(bind) = bind else {
         for ip in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
-            let origin = Origin::new(&server.location, server.words.join(" "));
-            draft.listen_at(ServiceAddr::new(ip, port), origin);
+            add(ip.into(), Origin::new(&server.location, written.clone()), draft);
         }
         return;
     };
+    // The location of the plugin may be in a snippet that several server blocks use.
+    let words = match zone.transport {
+        Transport::Udp => bind.written(),
+        _ => format!("{written} with {}", bind.written()),
+    };
     for address in &bind.words[1..] {
         match address.parse::<HostAddr>() {
-            Ok(ip) => {
-                let origin = Origin::new(&bind.location, bind.written());
-                draft.listen_at(ServiceAddr::new(ip, port), origin);
-            }
+            Ok(ip) => add(ip, Origin::new(&bind.location, words.clone()), draft),
             Err(_) => {
                 let why = "list the addresses of the interface";
                 draft.notes.answers(&bind.location, &bind.written(), why);
             }
+        }
+    }
+}
+
+/// Returns the encryption of a server block: plugin `tls CERTIFICATE KEY [CA]`. Relative paths are resolved against the
+/// path in the plugin `root`.
+fn encryption(plugins: &[&Statement], folder: &Path) -> Encryption {
+    let find = |name: &str| plugins.iter().find(|plugin| plugin.name() == name);
+    let Some(tls) = find("tls") else { return Encryption::None };
+    let root = find("root").and_then(|root| root.argument());
+    let folder = root.map_or_else(|| folder.to_owned(), |root| folder.join(root));
+    let file = |at: usize| tls.words.get(at).map(String::as_str);
+    let absence = "CoreDNS obtains the certificate with ACME, or there is no key";
+    Encryption::with_files(&folder, [file(1), file(2)], true, absence)
+}
+
+/// Adds notes on the options of the plugin `tls`.
+fn tls_options(plugin: &Statement, draft: &mut Draft) {
+    for key in plugin.body() {
+        let (location, written) = (&key.location, key.written());
+        match (key.name(), key.argument()) {
+            ("client_auth", Some("nocert")) => (),
+            ("client_auth", _) => {
+                let why = "dns64d does not request certificates of clients";
+                draft.notes.answers(location, &written, why);
+            }
+            // The block of ACME options, in which the certificate is the only part that affects clients.
+            ("keylog" | "acme" | "email" | "ca" | "storage" | "ca_root" | "resolver", _) => {
+                draft.notes.nothing(location, &written, "dns64d does not need it");
+            }
+            _ => draft.notes.answers(location, &written, "dns64d has no equivalent"),
         }
     }
 }
@@ -202,6 +270,7 @@ fn plugin(
         "forward" | "proxy" => forward(plugin, zones, folder, draft)?,
         "cache" => cache(plugin, draft),
         "acl" => acl(plugin, draft),
+        "tls" => tls_options(plugin, draft),
         name if IDLE.contains(&name) => {
             draft.notes.nothing(&plugin.location, &written, "dns64d does not need it");
         }

@@ -313,3 +313,90 @@ fn knot_resolver_6_kinds_become_transports() {
         check("config.yaml", "", &[(text, listen, notes)]);
     }
 }
+
+#[test]
+fn coredns_schemes_become_transports() {
+    let block = |zones: &str, plugins: &str| format!("{zones} {{\n{plugins}\n}}\n");
+    let tls = "bind ::1\ntls /c k";
+    let plain = block(".", "bind ::1");
+    let cases: [(String, &[&str], &[&str]); 11] = [
+        (
+            plain.clone() + &block("tls://., https://.", tls) + &block("quic://.:5", tls),
+            &[
+                "[::1]:53",
+                "tls [::1]:853 /c DIR/k true",
+                "https [::1]:443 /c DIR/k true",
+                "quic [::1]:5 /c DIR/k",
+            ],
+            &[],
+        ),
+        (
+            block("tls://.", "tls /c /k"),
+            &["tls 0.0.0.0:853 /c /k true", "tls [::]:853 /c /k true"],
+            &[],
+        ),
+        (
+            block(
+                ". tls://example.org:8853",
+                "bind ::1\nroot /r\ntls c /k /ca {\nclient_auth nocert\n}",
+            ),
+            &["[::1]:53", "tls [::1]:8853 /r/c /k true"],
+            &[],
+        ),
+        (
+            block("tls://a.example", tls) + &block("tls://b.example", tls),
+            &["tls [::1]:853 /c DIR/k true"],
+            &[],
+        ),
+        (
+            block("tls://a.example", tls) + &block("tls://b.example", "bind ::1\ntls /d /k"),
+            &["tls [::1]:853 /c DIR/k true"],
+            &["already have a different transport, certificate or path"],
+        ),
+        (block("https://.:8080", "bind ::1"), &["https [::1]:8080"], &[]),
+        (
+            plain.clone() + &block("https://.:8080", "bind ::2"),
+            &["[::1]:53"],
+            &[
+                "https://.:8080 with bind ::2: not carried over (answers may differ): it is not encrypted",
+            ],
+        ),
+        (plain.clone() + &block("tls://.", "bind ::1"), &["[::1]:53"], &["it is not encrypted"]),
+        (
+            plain.clone() + &block("tls://.", "bind ::1\ntls {\nacme dns.example\n}"),
+            &["[::1]:53"],
+            &[
+                "ACME, or there is no key: add the address to listen, with transport = \"tls\", certificate and key",
+            ],
+        ),
+        (
+            block(". grpc://. https3://.", tls),
+            &["[::1]:53"],
+            &["serves only UDP, TCP, TLS, HTTPS with HTTP/2, and QUIC"],
+        ),
+        (
+            block("tls://.", &format!("{tls} {{\nclient_auth require\nkeylog /l\n}}")),
+            &["tls [::1]:853 /c DIR/k true"],
+            &["client_auth require"],
+        ),
+    ];
+    for (text, listen, notes) in &cases {
+        check("Corefile", "", &[(text, listen, notes)]);
+    }
+}
+
+#[test]
+fn coredns_blocks_that_differ_in_transport_have_no_note() {
+    let block = |zone: &str, prefix: &str| {
+        let plugins = "bind ::1\ntls /c /k\nacl {\nallow net ::1\nblock\n}";
+        format!("{zone} {{\n{plugins}\ndns64 {prefix}\nforward . 192.0.2.1\n}}\n")
+    };
+    for (second, is_noted) in [("64:ff9b::/96", false), ("fd64::/96", true)] {
+        let text = block(".", "64:ff9b::/96") + &block("tls://.", second);
+        let (found, notes) = listen("Corefile", &text, "");
+        assert_eq!(found, ["[::1]:53", "tls [::1]:853 /c /k true"]);
+        let has = |words: &str| notes.iter().any(|note| note.contains(words));
+        assert_eq!(has("applies to all names"), is_noted, "{notes:#?}");
+        assert!(!has("only one list"), "{notes:#?}");
+    }
+}
