@@ -35,12 +35,12 @@ fn configuration(setting: &Setting<'_, Translate>) -> String {
             checked.anchors.iter().map(anchor).collect(),
         ),
     };
-    // The caches have space for a million names. `so-reuseport` distributes the clients over the
+    // The caches have space for a million names with two messages each. `so-reuseport` distributes the clients over the
     // threads.
     format!(
         "server:\n  interface: {ip}\n  port: {port}\n  access-control: ::/0 allow\n  access-control: 0.0.0.0/0 allow\n  \
          module-config: \"dns64 {validator}iterator\"\n  dns64-prefix: {prefix}\n  local-zone: \"test.\" nodefault\n  \
-         do-not-query-localhost: no\n  num-threads: {threads}\n  so-reuseport: yes\n  msg-cache-size: 512m\n  \
+         do-not-query-localhost: no\n  num-threads: {threads}\n  so-reuseport: yes\n  msg-cache-size: 1g\n  \
          rrset-cache-size: 1g\n  outgoing-range: 4096\n  num-queries-per-thread: 4096\n  username: \"\"\n  chroot: \"\"\n  \
          directory: \"{place}\"\n  pidfile: \"{place}/unbound.pid\"\n  use-syslog: no\n  verbosity: 0\n{anchors}{}\
          remote-control:\n  control-enable: no\n\
