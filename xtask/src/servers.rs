@@ -129,10 +129,39 @@ fn release<T>(driver: &Driver<T>, operator: &Operator, program: &[String]) -> Re
     if !driver.depends_on_release() {
         return Ok(Release::UNKNOWN);
     }
+    Ok(Release::parse(&printed_version(driver, operator, program)?))
+}
+
+/// Returns the version number of a DUT's program, such as `1.26.2`.
+///
+/// # Errors
+/// Returns an error if the program prints no version number.
+pub(crate) fn version(dut: Dut, program: &Path) -> Result<String> {
+    let program = [program.to_string_lossy().into_owned()];
+    let printed = printed_version(dut.driver(), &Operator::default(), &program)?;
+    Ok(version_number(&printed)
+        .with_context(|| format!("no version number: {printed}"))?
+        .to_owned())
+}
+
+fn printed_version<T>(
+    driver: &Driver<T>,
+    operator: &Operator,
+    program: &[String],
+) -> Result<String> {
     let words = driver.version_command(operator, program);
     let (first, rest) = words.split_first().context("no command prints the version")?;
     let ran = run(first, rest, PATIENCE)?;
-    Ok(Release::parse(&format!("{}{}", ran.stdout, ran.stderr)))
+    Ok(ran.stdout + &ran.stderr)
+}
+
+/// Returns the first number with a dot, without a suffix such as the revision of a package.
+fn version_number(printed: &str) -> Option<&str> {
+    printed.split_whitespace().find_map(|word| {
+        let end = word.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(word.len());
+        let number = word[..end].trim_end_matches('.');
+        number.contains('.').then_some(number)
+    })
 }
 
 /// Waits until a server returns a valid answer to the Measurer in the lab's tester. The options `more` (names, shares
@@ -197,6 +226,18 @@ mod tests {
             assert!(why.contains(&format!("waited {} ms", wait / 1_000)), "{why}");
         }
         assert!(held_up(&json!({ "socket_drops": 0, "refused": 0 }), Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn version_number_has_no_suffix() {
+        for (printed, expected) in [
+            ("BIND 9.20.30-1~deb13u1-Debian (Stable Release) <id:>", Some("9.20.30")),
+            ("Nov 22 14:25:00 PowerDNS Recursor 5.4.9 (C) PowerDNS.COM BV", Some("5.4.9")),
+            ("Version 1.26.2\n\nConfigure line: --build=x86_64", Some("1.26.2")),
+            ("unknown.", None),
+        ] {
+            assert_eq!(version_number(printed), expected, "{printed}");
+        }
     }
 
     #[test]

@@ -6,11 +6,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use hosts::servers::{Dut as Kind, Operator};
+use hosts::servers::Operator;
 
-use super::{
-    CACHED_NAMES, DUTS, Dut, Names, closed_loop_at, dnsperf, program, serve_auth, start, start_with,
-};
+use super::dut::{Dut, serve_auth};
+use super::load::{CACHED_NAMES, Names, closed_loop_at, dnsperf};
 use crate::bench::lab::Lab;
 use crate::builds::{Build, Wanted, compare};
 use crate::process::{self, Server, memory};
@@ -41,9 +40,8 @@ pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<E
     let lab = Lab::up(process::Build::Release)?;
     let names = Names::write(lab.folder.path())?;
     let _auth = serve_auth(&lab)?;
-    let dut = DUTS.iter().find(|dut| dut.kind == Kind::Dns64d).context("no dns64d")?;
-    let ours = program(&lab, dut).context("no dns64d of ours")?;
-    let of = |build: Build| if build == Build::Ours { ours.as_path() } else { other.as_path() };
+    let (ours, theirs) = (Dut::dns64d(&lab), Dut::of_build(&lab, other));
+    let of = |build: Build| if build == Build::Ours { &ours } else { &theirs };
     let policies = Operator {
         extra: if with_policies { policies() } else { Vec::new() },
         ..Operator::default()
@@ -53,12 +51,11 @@ pub(crate) fn run(other: &Path, wanted: Wanted, with_policies: bool) -> Result<E
     let begin = |round| {
         Pair::start(round, |build, address| {
             let operator = if build == Build::Ours { &policies } else { &plain };
-            start_with(&lab, dut, of(build), address, operator)
+            of(build).start_with(&lab, address, operator)
         })
     };
     let code = compare(figures, wanted, LOOKS, begin, |pair, build| pair.look(&lab, build))?;
-    let [ours, theirs] =
-        [Build::Ours, Build::Theirs].map(|build| million(&lab, dut, of(build), &names));
+    let [ours, theirs] = [Build::Ours, Build::Theirs].map(|build| million(&lab, of(build), &names));
     let ratio = ours? / theirs?;
     println!("memory of a million names: ours / theirs {ratio:.3} (allowed {MEMORY})");
     Ok(if ratio > MEMORY { ExitCode::FAILURE } else { code })
@@ -127,8 +124,8 @@ impl Pair {
     }
 }
 
-fn million(lab: &Lab, dut: &Dut, program: &Path, names: &Names) -> Result<f64> {
-    let server = start(lab, dut, program)?;
+fn million(lab: &Lab, dut: &Dut, names: &Names) -> Result<f64> {
+    let server = dut.start(lab)?;
     let before = memory(server.pid()?)?;
     dnsperf(lab, &server, &names.different, &["-n", "1", "-l", "300"])?;
     let taken = memory(server.pid()?)? - before;
