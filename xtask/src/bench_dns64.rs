@@ -2,12 +2,13 @@
 //! on one core. The other servers are those of current Debian releases, and run in the chroots of `versions`.
 //!
 //! ```text
-//! chroots ─► servers ─► rates and CPU time ─► latencies ─► tables, claims
+//! chroots ─► servers ─► rates and CPU time ─► latencies ─► start-up time, memory ─► tables, claims
 //! ```
 
 pub(crate) mod against;
 mod dut;
 mod figures;
+mod footprint;
 mod latency;
 mod load;
 
@@ -23,6 +24,7 @@ use serde_json::json;
 
 use self::dut::{DUT_CPU, Dut, compared, compared_names, serve_auth, wait_until_ready};
 use self::figures::{CLIENTS, Figures, NAME_SETS, RATES, Round, tables};
+use self::footprint::Footprint;
 use self::load::{
     CACHED_NAMES, Load, Names, OUTSTANDING, answered_by_dnsperf, closed_loop, dnsperf, under_load,
 };
@@ -44,10 +46,17 @@ pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     let site = Site::new((&lab.program).into(), false)?;
     let names = Names::write(lab.folder.path())?;
     let mut all = available(&site);
-    let _auth = serve_auth(&lab)?;
+    let auth = serve_auth(&lab)?;
     let ceiling = rates(&lab, &mut all, &names, &mut claims)?;
     latencies(&lab, &mut all, &mut claims)?;
     two_cores(&lab, &names, &mut claims)?;
+    drop(auth);
+    for figures in &mut all {
+        println!("{}: start-up time and memory", figures.name());
+        let footprint = Footprint::measure(&lab, &figures.dut);
+        figures.footprint = footprint.map_err(|error| format!("{error:#}"));
+        figures.missing().iter().for_each(|reason| println!("  not measured: {reason}"));
+    }
     println!(
         "\nMedians of the rounds; {OUTSTANDING} queries in flight, unless the row gives another number"
     );

@@ -2,19 +2,26 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use net::affinity::pin_to;
 use net::batch::{ServerBatch, Wait};
 use net::socket::Endpoint;
 use signal_hook::consts::SIGTERM;
 use units::CpuId;
+use wire::name::Domain;
+use wire::template::QueryTemplate;
+use wire::view::Message;
+
+/// Maximum number of queries of [`first_answer`], and address of its first name.
+const FIRST_ANSWER_QUERIES: u32 = 20_000;
+const FIRST_ANSWER_NAME: u32 = u32::from_be_bytes([9, 0, 0, 0]);
 
 /// Runs a null reflector on one CPU until SIGTERM. The reflector sends every datagram back as a response, using only
 /// `recvmmsg` and `sendmmsg`. At the end it prints the number of datagrams.
@@ -39,6 +46,28 @@ pub(crate) fn reflect(address: SocketAddr, cpu: usize) -> Result<()> {
     }
     println!("{sent}");
     Ok(())
+}
+
+/// Sends a query every millisecond until a reply contains an answer, then prints `answered`. Each query has a different
+/// name, because a server may cache failures.
+pub(crate) fn first_answer(server: SocketAddr, source_port: u16) -> Result<()> {
+    let socket = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, source_port))?;
+    socket.set_nonblocking(true)?;
+    let mut query = QueryTemplate::aaaa(&Domain::dns64perf()).bytes().to_vec();
+    let mut reply = [0; 1500];
+    for number in 0..FIRST_ANSWER_QUERIES {
+        QueryTemplate::patch(&mut query, number as u16, Ipv4Addr::from(FIRST_ANSWER_NAME + number));
+        // The server does not listen yet, or is not reachable.
+        let _ = socket.send_to(&query, server);
+        thread::sleep(Duration::from_millis(1));
+        while let Ok(length) = socket.recv(&mut reply) {
+            if Message::new(&reply[..length]).is_some_and(|reply| reply.ancount() > 0) {
+                println!("answered");
+                return Ok(());
+            }
+        }
+    }
+    bail!("{server} does not answer")
 }
 
 /// Method by which a sender that calls `send` for each query determines the time of the next query, in nanoseconds

@@ -116,6 +116,9 @@ enum Command {
     /// Run a null reflector, for `bench`
     #[command(hide = true)]
     Reflect { address: std::net::SocketAddr, cpu: usize },
+    /// Send queries until a server answers, for `bench dns64`
+    #[command(hide = true)]
+    FirstAnswer { server: std::net::SocketAddr, source_port: u16 },
     /// Run a dns64perf++-style sender, for `bench`, and print the share of answered queries
     #[command(hide = true)]
     Classic(comparison_programs::Classic),
@@ -142,7 +145,7 @@ struct Against {
 enum Comparison {
     /// Pacing, AuthDNS and self-test of dns64bench
     Tester(Against),
-    /// dns64d compared with the servers of Debian 13 and sid: rate, CPU time and latency
+    /// dns64d compared with the servers of Debian 13 and sid: rate, CPU time, latency, start-up time, memory
     Dns64 {
         #[command(flatten)]
         against: Against,
@@ -226,6 +229,9 @@ fn main() -> Result<ExitCode> {
         }
         Command::Reflect { address, cpu } => {
             comparison_programs::reflect(address, cpu).map(|()| ExitCode::SUCCESS)
+        }
+        Command::FirstAnswer { server, source_port } => {
+            comparison_programs::first_answer(server, source_port).map(|()| ExitCode::SUCCESS)
         }
         Command::Classic(classic) => classic.run().map(|()| ExitCode::SUCCESS),
     }

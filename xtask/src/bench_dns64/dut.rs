@@ -83,6 +83,12 @@ impl Dut {
         version(self.kind, &self.program)
     }
 
+    /// True if the process runs the server's program, and not the commands that start the program.
+    pub(super) fn is_run_by(&self, pid: u32) -> bool {
+        let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+        program.file_name().and_then(|name| name.to_str()) == self.kind.driver().program_name()
+    }
+
     /// Starts the server with one thread on the DUT's CPU, and waits until it answers, which takes some servers several
     /// seconds.
     pub(super) fn start(&self, lab: &Lab) -> Result<Server> {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use units::grouped;
 
 use super::dut::Dut;
+use super::footprint::Footprint;
 use super::latency::{self, Latency};
 use super::load::Load;
 
@@ -26,15 +27,27 @@ pub(super) struct Figures {
     pub(super) rounds: Vec<Round>,
     /// Latencies in each round, at each of [`RATES`].
     pub(super) p99_us: Vec<[Latency; RATES.len()]>,
+    /// Start-up time and memory, or the reason why they are not known.
+    pub(super) footprint: Result<Footprint, String>,
 }
 
 impl Figures {
     pub(super) fn new(dut: Dut, version: String) -> Figures {
-        Figures { dut, version, rounds: Vec::new(), p99_us: Vec::new() }
+        let footprint = Err("not measured".into());
+        Figures { dut, version, rounds: Vec::new(), p99_us: Vec::new(), footprint }
     }
 
     pub(super) fn name(&self) -> &'static str {
         self.dut.name()
+    }
+
+    /// Returns the reasons for missing results.
+    pub(super) fn missing(&self) -> Vec<&str> {
+        let footprint = match &self.footprint {
+            Ok(print) => print.bytes_per_name.as_ref().err(),
+            Err(reason) => Some(reason),
+        };
+        footprint.into_iter().map(String::as_str).collect()
     }
 
     /// Returns all results as raw data for the results file.
@@ -53,6 +66,8 @@ impl Figures {
             "version": self.version,
             "rounds": rounds.collect::<Vec<_>>(),
             "p99_us_at_half_of_its_own_rate_and_of_unbounds": p99.collect::<Vec<_>>(),
+            "footprint": self.footprint.as_ref().map(Footprint::raw).ok(),
+            "not_measured": self.missing(),
         })
     }
 
@@ -108,7 +123,7 @@ pub(super) fn tables(all: &[Figures], ceiling: &[[Load; CLIENTS.len()]]) -> Stri
     format!("{rates}\n{costs}")
 }
 
-/// Returns the rows of the second table.
+/// Returns the rows of the second table: latencies, start-up time and memory.
 fn costs(all: &[Figures]) -> Vec<Vec<String>> {
     let row = |label: String, cell: &dyn Fn(&Figures) -> String| -> Vec<String> {
         [label].into_iter().chain(all.iter().map(cell)).collect()
@@ -117,10 +132,19 @@ fn costs(all: &[Figures]) -> Vec<Vec<String>> {
     for (rate, at) in RATES.iter().enumerate() {
         let label = format!("p99 of the round-trip time {at}, µs");
         rows.push(row(label, &|f| match latency::summary(&f.latencies(rate)) {
-            Ok(summary) => whole(summary.median),
+            Ok(summary) => whole(Some(summary.median)),
             Err(reason) => reason.into(),
         }));
     }
+    let footprint = |f: &Figures, cell: &dyn Fn(&Footprint) -> String| {
+        f.footprint.as_ref().map_or_else(|_| whole(None), cell)
+    };
+    let start = |print: &Footprint| format!("{:.1}", median(print.start_ms.iter().copied()));
+    let idle = |print: &Footprint| format!("{:.1}", print.idle_mib);
+    let name = |print: &Footprint| whole(print.bytes_per_name.as_ref().ok().copied());
+    rows.push(row("start to first answer, ms".into(), &|f| footprint(f, &start)));
+    rows.push(row("memory before the first query, MiB".into(), &|f| footprint(f, &idle)));
+    rows.push(row("memory per cached name, bytes".into(), &|f| footprint(f, &name)));
     rows
 }
 
@@ -129,9 +153,9 @@ fn rate_cell(load: Load) -> String {
     format!("{}, {:.1} µs", grouped(load.rate.round() as u64), load.us_per_answer())
 }
 
-/// Returns a number without decimals.
-fn whole(number: f64) -> String {
-    grouped(number.round() as u64)
+/// Returns a number without decimals, or `-` if there is none.
+fn whole(number: Option<f64>) -> String {
+    number.map_or_else(|| "-".into(), |number| grouped(number.round() as u64))
 }
 
 /// Returns a table in Markdown.
@@ -148,11 +172,11 @@ mod tests {
 
     #[test]
     fn a_row_has_a_cell_for_each_column() {
-        let rows = [vec!["cached".to_owned(), whole(1234.4), whole(0.0)]];
+        let rows = [vec!["cached".to_owned(), whole(Some(1234.4)), whole(None)]];
         let heads = ["", "dns64d", "BIND 9.20.30"].map(str::to_owned);
         assert_eq!(
             table(heads.into_iter(), &rows),
-            "|  | dns64d | BIND 9.20.30 |\n|---|---|---|\n| cached | 1\u{202f}234 | 0 |\n"
+            "|  | dns64d | BIND 9.20.30 |\n|---|---|---|\n| cached | 1\u{202f}234 | - |\n"
         );
     }
 

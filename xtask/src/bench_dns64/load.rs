@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::dut::TESTER_CPU;
 use crate::bench::lab::Lab;
 use crate::claims::NotDecided;
-use crate::process::{Server, cpu_seconds, output};
+use crate::process::{Server, cpu_seconds, output, run};
 use crate::servers::{DUT, DUT_HOST};
 
 /// Number of queries in flight in a closed loop.
@@ -130,9 +130,7 @@ pub(super) fn closed_loop_at(
 
 /// Runs our closed loop, and returns its result. At most one query in a thousand has no answer.
 pub(crate) fn answers(lab: &Lab, more: &[&str]) -> Result<Value> {
-    let args = [&lab.program, "closed-loop", "--cpus", TESTER_CPU, "--json"];
-    let args = lab.exec("tester", &[&args[..], more].concat());
-    let result: Value = serde_json::from_str(&output(&lab.program, &args, LIMIT)?)?;
+    let result = replies(lab, more)?;
     // A query may occasionally be lost because of a full socket buffer, but no answer may be wrong.
     let [sent, valid, lost, dropped] =
         ["sent", "valid", "lost", "client_drops"].map(|key| result[key].as_u64().unwrap_or(0));
@@ -141,6 +139,15 @@ pub(crate) fn answers(lab: &Lab, more: &[&str]) -> Result<Value> {
     }
     ensure!(sent == valid + lost && lost * 1000 < sent, "{sent} sent, {valid} valid, {lost} lost");
     Ok(result)
+}
+
+/// Runs our closed loop, and returns its result, whatever the replies are.
+pub(super) fn replies(lab: &Lab, more: &[&str]) -> Result<Value> {
+    let args = [&lab.program, "closed-loop", "--cpus", TESTER_CPU, "--json"];
+    let args = lab.exec("tester", &[&args[..], more].concat());
+    // The exit status depends on the replies.
+    let ran = run(&lab.program, &args, LIMIT)?;
+    serde_json::from_str(&ran.stdout).with_context(|| ran.stderr.clone())
 }
 
 /// Returns the load on the server while `load` runs. The share of a core is that of the time in which the answers
