@@ -2,13 +2,14 @@
 //! on one core. The other servers are those of current Debian releases, and run in the chroots of `versions`.
 //!
 //! ```text
-//! chroots ─► servers ─► rates and CPU time ─► latencies ─► start-up time, memory ─► tables, claims
+//! chroots ─► servers ─► rates and CPU time ─► latencies ─► start-up time, memory ─► instructions ─► tables, claims
 //! ```
 
 pub(crate) mod against;
 mod dut;
 mod figures;
 mod footprint;
+mod instructions;
 mod latency;
 mod load;
 
@@ -16,7 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use hosts::servers::{Dut as Kind, Operator};
 use method::stats::Summary;
 use net::cpu_time::CpuTimes;
@@ -25,6 +26,7 @@ use serde_json::json;
 use self::dut::{DUT_CPU, Dut, compared, compared_names, serve_auth, wait_until_ready};
 use self::figures::{CLIENTS, Figures, NAME_SETS, RATES, Round, tables};
 use self::footprint::Footprint;
+use self::instructions::Valgrind;
 use self::load::{
     CACHED_NAMES, Load, Names, OUTSTANDING, answered_by_dnsperf, closed_loop, dnsperf, under_load,
 };
@@ -51,10 +53,14 @@ pub(crate) fn run(keeping: &ResultOptions) -> Result<ExitCode> {
     latencies(&lab, &mut all, &mut claims)?;
     two_cores(&lab, &names, &mut claims)?;
     drop(auth);
+    let valgrind = Valgrind::copy(site.work().join("valgrind"));
     for figures in &mut all {
-        println!("{}: start-up time and memory", figures.name());
+        println!("{}: start-up time, memory and instructions", figures.name());
         let footprint = Footprint::measure(&lab, &figures.dut);
         figures.footprint = footprint.map_err(|error| format!("{error:#}"));
+        let valgrind = valgrind.as_ref().map_err(|error| anyhow!("{error:#}"));
+        let counts = valgrind.and_then(|valgrind| valgrind.count(&lab, &figures.dut));
+        figures.instructions = counts.map_err(|error| format!("{error:#}"));
         figures.missing().iter().for_each(|reason| println!("  not measured: {reason}"));
     }
     println!(

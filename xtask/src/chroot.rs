@@ -29,10 +29,13 @@ const MERGED_USR: &str = "/usr/share/mmdebstrap/hooks/maybe-merged-usr";
 /// Folder with the settings of apt on this host, such as a proxy.
 const APT_SETTINGS: &str = "/etc/apt/apt.conf.d";
 
+/// Environment variable with the beginning of the command that runs the program in the chroot; see [`within`].
+const WITHIN: &str = "DNS64BENCH_WITHIN";
+
 /// Runs the program $3 in the chroot $1, in which the folder $2 is visible at the same path. The program replaces this
 /// process and has the same process ID. The mounts disappear when it ends.
 const START: &str = "mount --bind \"$2\" \"$1$2\" && mount --rbind /proc \"$1/proc\" || exit 1; \
-                     root=$1; program=$3; shift 3; exec chroot \"$root\" \"$program\" \"$@\"";
+                     root=$1; program=$3; shift 3; exec chroot \"$root\" $DNS64BENCH_WITHIN \"$program\" \"$@\"";
 
 /// Returns the reason why chroots cannot be created here, or `None` if they can.
 pub(crate) fn not_run_because() -> Option<&'static str> {
@@ -41,6 +44,15 @@ pub(crate) fn not_run_because() -> Option<&'static str> {
         (true, None) => Some("not found: mmdebstrap (cargo xtask packages --install)"),
         (true, Some(_)) => None,
     }
+}
+
+/// Returns the beginning of a command that runs a start script. It makes the program of the chroot the last argument of
+/// the command `words`, which is in the chroot. No word may contain a space.
+pub(crate) fn within(words: &[String]) -> Vec<String> {
+    if words.is_empty() {
+        return Vec::new();
+    }
+    vec!["env".to_owned(), format!("{WITHIN}={}", words.join(" "))]
 }
 
 /// Content of a chroot.
@@ -210,6 +222,14 @@ mod tests {
     fn words_are_quoted_for_the_shell() {
         let ran = run("sh", &["-c", &format!("printf %s {}", quoted("a'b \"$c"))], LIMIT).unwrap();
         assert_eq!(ran.stdout, "a'b \"$c");
+    }
+
+    #[test]
+    fn a_start_script_reads_the_words_before_its_program() {
+        assert!(within(&[]).is_empty());
+        let words = ["nice", "-n", "5"].map(str::to_owned);
+        assert_eq!(within(&words), ["env", "DNS64BENCH_WITHIN=nice -n 5"]);
+        assert!(START.contains(&format!("${WITHIN} \"$program\"")));
     }
 
     #[test]

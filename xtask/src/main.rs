@@ -145,7 +145,7 @@ struct Against {
 enum Comparison {
     /// Pacing, AuthDNS and self-test of dns64bench
     Tester(Against),
-    /// dns64d compared with the servers of Debian 13 and sid: rate, CPU time, latency, start-up time, memory
+    /// dns64d compared with the servers of Debian 13 and sid: rate, CPU time, instructions, latency, start-up time, memory
     Dns64 {
         #[command(flatten)]
         against: Against,

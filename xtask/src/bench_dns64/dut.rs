@@ -40,8 +40,10 @@ pub(super) struct Dut {
     kind: Kind,
     /// Program, or script that starts the program in its chroot.
     program: PathBuf,
-    /// Folder of the server's files. It is visible in the chroot.
-    folder: PathBuf,
+    /// Folder of the server's files. It is visible in the chroot, and its path contains no space.
+    pub(super) folder: PathBuf,
+    /// True if `program` is a script that starts the program in a chroot.
+    is_in_chroot: bool,
 }
 
 impl Dut {
@@ -53,25 +55,26 @@ impl Dut {
     /// Returns the dns64d of another build.
     pub(super) fn of_build(lab: &Lab, program: PathBuf) -> Dut {
         let folder = lab.folder.path().join("dns64d");
-        Dut { kind: Kind::Dns64d, program, folder }
+        Dut { kind: Kind::Dns64d, program, folder, is_in_chroot: false }
     }
 
     /// Returns a server that is installed on this host, or `None` if its program is not found.
     pub(super) fn of_host(lab: &Lab, kind: Kind) -> Option<Dut> {
         let name = kind.driver().program_name()?;
         let (program, folder) = (find(name)?, lab.folder.path().join(name));
-        Some(Dut { kind, program, folder })
+        Some(Dut { kind, program, folder, is_in_chroot: false })
     }
 
     fn of_cell(site: &Site, kind: Kind, place: &str) -> Result<Dut> {
         let is_wanted = |cell: &Cell| cell.server().dut == kind && cell.place() == place;
         let cell = cells().into_iter().find(is_wanted).context("not in the table of servers")?;
-        if let Some(reason) = chroot::not_run_because().filter(|_| !cell.is_host()) {
+        let is_in_chroot = !cell.is_host();
+        if let Some(reason) = chroot::not_run_because().filter(|_| is_in_chroot) {
             bail!(reason);
         }
         let program = cell.start(site).context("not packaged")??;
         let name = kind.driver().program_name().context("a driver without a program")?;
-        Ok(Dut { kind, program, folder: site.work().join(name) })
+        Ok(Dut { kind, program, folder: site.work().join(name), is_in_chroot })
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -121,6 +124,7 @@ impl Dut {
             let _ = fs::remove_file(self.folder.join(state));
         }
         let words = dut_of_operator(self.kind, &self.folder, &self.program, 1, address, operator)?;
+        let within = if self.is_in_chroot { chroot::within(within) } else { within.to_vec() };
         let mut command = vec!["taskset", "-c", DUT_CPU];
         command.extend(within.iter().chain(&words).map(String::as_str));
         Server::start(&lab.program, &lab.exec("dut", &command))

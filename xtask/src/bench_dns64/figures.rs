@@ -6,6 +6,7 @@ use units::grouped;
 
 use super::dut::Dut;
 use super::footprint::Footprint;
+use super::instructions::{Counts, LOADS};
 use super::latency::{self, Latency};
 use super::load::Load;
 
@@ -29,12 +30,14 @@ pub(super) struct Figures {
     pub(super) p99_us: Vec<[Latency; RATES.len()]>,
     /// Start-up time and memory, or the reason why they are not known.
     pub(super) footprint: Result<Footprint, String>,
+    /// Instructions per answer, or the reason why they are not known.
+    pub(super) instructions: Result<Counts, String>,
 }
 
 impl Figures {
     pub(super) fn new(dut: Dut, version: String) -> Figures {
-        let footprint = Err("not measured".into());
-        Figures { dut, version, rounds: Vec::new(), p99_us: Vec::new(), footprint }
+        let (footprint, instructions) = (Err("not measured".into()), Err("not measured".into()));
+        Figures { dut, version, rounds: Vec::new(), p99_us: Vec::new(), footprint, instructions }
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -47,7 +50,7 @@ impl Figures {
             Ok(print) => print.bytes_per_name.as_ref().err(),
             Err(reason) => Some(reason),
         };
-        footprint.into_iter().map(String::as_str).collect()
+        footprint.into_iter().chain(self.instructions.as_ref().err()).map(String::as_str).collect()
     }
 
     /// Returns all results as raw data for the results file.
@@ -67,6 +70,7 @@ impl Figures {
             "rounds": rounds.collect::<Vec<_>>(),
             "p99_us_at_half_of_its_own_rate_and_of_unbounds": p99.collect::<Vec<_>>(),
             "footprint": self.footprint.as_ref().map(Footprint::raw).ok(),
+            "instructions_per_answer": self.instructions.as_ref().ok(),
             "not_measured": self.missing(),
         })
     }
@@ -123,12 +127,16 @@ pub(super) fn tables(all: &[Figures], ceiling: &[[Load; CLIENTS.len()]]) -> Stri
     format!("{rates}\n{costs}")
 }
 
-/// Returns the rows of the second table: latencies, start-up time and memory.
+/// Returns the rows of the second table: instructions, latencies, start-up time and memory.
 fn costs(all: &[Figures]) -> Vec<Vec<String>> {
     let row = |label: String, cell: &dyn Fn(&Figures) -> String| -> Vec<String> {
         [label].into_iter().chain(all.iter().map(cell)).collect()
     };
     let mut rows = Vec::new();
+    for (load, counted) in LOADS.iter().enumerate() {
+        let label = format!("instructions per answer, {}", counted.name);
+        rows.push(row(label, &|f| whole(f.instructions.as_ref().ok().map(|counts| counts[load]))));
+    }
     for (rate, at) in RATES.iter().enumerate() {
         let label = format!("p99 of the round-trip time {at}, µs");
         rows.push(row(label, &|f| match latency::summary(&f.latencies(rate)) {
