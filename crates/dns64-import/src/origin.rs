@@ -9,8 +9,8 @@ pub(super) struct Located<T> {
     pub origin: Origin,
 }
 
-/// Source line and text of a setting. The text is shortened, because it may be as long as a file, and may be copied for
-/// many groups.
+/// Source line and text of a setting. The text is shortened, because it may be as long as a file, and a copy may be
+/// needed for each of many `[[group]]` tables.
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub location: Location,

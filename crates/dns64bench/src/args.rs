@@ -393,7 +393,7 @@ pub(crate) struct NewSearch {
     /// available. Results above the rate that the self-test validates are reported as lower bounds
     #[arg(long, value_name = "QPS", allow_negative_numbers = true, help_heading = SELF_TEST)]
     pub(crate) self_test_passed: Option<Qps>,
-    /// The reserve δ that was given as --delta to the self-test whose rate is in --self-test-passed
+    /// Reserve δ of the self-test, as a share of the rate. With --self-test-passed, use the same --delta as in that self-test
     #[arg(long, value_name = "SHARE", default_value_t = method::selftest::MIN_DELTA, allow_negative_numbers = true, value_parser = parse_reserve, help_heading = SELF_TEST)]
     pub(crate) delta: f64,
     /// Journal: file in which the trials are recorded, so that the search can be resumed [default:

@@ -381,7 +381,7 @@ impl<O: ResolverIo> Resolver<O> {
         }
     }
 
-    /// Records in the retry budget whether the queried name was answered. If the answer comes from a zone above the
+    /// Updates the retry budget, depending on whether the queried name was answered. If the answer comes from a zone above the
     /// name, the name may be the apex of a separate zone. In that case, the answer does not prove that the servers of
     /// the separate zone respond.
     fn note(&mut self, key: &Key, answer: Option<&Answer>) {

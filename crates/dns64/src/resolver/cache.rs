@@ -329,7 +329,7 @@ impl Cache {
         self.timeouts_discarded_before.fetch_max(second(now) + 1, Ordering::Relaxed);
     }
 
-    /// True if a failure is no longer used, because it is a timeout that was stored while an upstream was down.
+    /// True if a failure must no longer be used. This is the case for a timeout that was stored while an upstream was down.
     /// `stored` is the time of its storage in seconds. Each failure is cached for at least one second (RFC 9520 §3.2).
     fn is_discarded(&self, failure: Failure, stored: u32, age: u32) -> bool {
         failure == Failure::Timeout

@@ -206,8 +206,8 @@ impl Fetch {
 }
 
 impl State {
-    /// Returns the state of the fetch's UDP queries, including while a server is queried over TCP. Returns `None` if
-    /// another worker performs the fetch, or if an answer is being validated.
+    /// Returns the state of the fetch's UDP queries. This state also exists while the fetch queries a server over TCP.
+    /// Returns `None` if another worker performs the fetch, or if an answer is being validated.
     pub(super) fn udp(&mut self) -> Option<&mut Udp> {
         match self {
             State::OtherWorker => None,
