@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::LONGEST_QUERY;
 use super::backlog::{Backlogs, ConnectionBacklog, ToStream};
 use super::connections::Activity;
+use super::framing::write_message;
 use super::stream::{ConnectionEnd, ConnectionLimits};
 use super::stream_options::has_keepalive;
 use crate::guard::Tasks;
@@ -152,9 +153,7 @@ impl<F: Fn(Vec<u8>, ToStream)> Queries<F> {
         (self.hand_on)(query.to_vec(), reply);
         let reply = replies.next().await.filter(|reply| !reply.message().is_empty());
         let reply = reply.ok_or(EXCESSIVE_LOAD)?;
-        let length = (reply.message().len() as u16).to_be_bytes();
-        let framed = [&length, reply.message()].concat();
-        match timeout(idle, send.write_all(&framed)).await {
+        match timeout(idle, write_message(send, reply.message())).await {
             Ok(Ok(())) => send.finish().map_err(|_| REQUEST_CANCELLED),
             _ => Err(REQUEST_CANCELLED),
         }
